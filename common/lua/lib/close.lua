@@ -1,0 +1,65 @@
+-- close: the end of a claim; everything that it decided is written here, and its answer kept for a second asking.
+-- A worker asleep that offers this agent is woken by name; the common bell would wake just anybody.
+local function ring_able(agent)
+  for _, w in ipairs(call('SRANDMEMBER', IDLE, 32)) do
+    if w ~= C.me and string.find(call('HGET', B .. ':wa', w) or '', ',' .. agent .. ',', 1, true) then
+      call('RPUSH', B .. ':ctl:' .. w, 'ring')
+      call('PEXPIRE', B .. ':ctl:' .. w, 60000)
+      return
+    end
+  end
+end
+
+-- Tasks pulled from lines are pending entries as well: added before, read here. Any other entry is a leftover.
+local function read_pulled()
+  local left = 0
+  for _ in pairs(C.pulled) do left = left + 1 end
+  while left > 0 do
+    local es = read_new(LINE, left + 16)
+    if #es == 0 then break end
+    for _, e in ipairs(es) do
+      if C.pulled[e[1]] then left = left - 1 else drop(LINE, e[1]) put_back(e[2][1], e[2][2]) end
+    end
+  end
+end
+
+local function claim_close(seq)
+  read_pulled()
+  if C.n > 0 then
+    call('HSET', RUN, unpack(C.run))
+    call('HSET', N, 'fence', num(C.fence + C.n - 1))
+    call('HSET', B .. ':op', 'c:' .. C.me, pack('>dd', seq, C.fence) .. table.concat(C.ids, ' '))
+  end
+  for waits, d in pairs(C.waits) do count(waits, d) end
+  for name in pairs(LINE_ADD) do
+    local agent = string.match(name, '^want:([^*].*)$')
+    if agent then ring_able(agent) end
+  end
+  if C.n >= C.most or C.looks <= 0 or C.ghosts <= 0 then RING = true
+  elseif not C.lone then call('SADD', IDLE, C.me) end
+  finish_flush() flush()
+  for key, entries in pairs(C.acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
+  C.out[3], C.out[4] = next_due(), call('EXISTS', L .. 'want:*')
+  return C.out
+end
+
+-- The same sequence again: the same deliveries, as far as they are still current. A lower one is stale.
+local function replay(me, seq)
+  local op = call('HGET', B .. ':op', 'c:' .. me)
+  if not op then return end
+  local last, fence, o = unpack_('>dd', op)
+  if seq < last then return { 'stale' } end
+  if seq > last then return end
+  local ids, out = {}, { 'ok', now, 0, 0 }
+  for id in string.gmatch(string.sub(op, o), '%S+') do ids[#ids + 1] = id end
+  local rows = call('HMGET', RUN, unpack(ids))
+  for i, id in ipairs(ids) do
+    local env, f = call('GET', J .. id), pack('>d', fence + i - 1)
+    if env and rows[i] and row_fence(rows[i]) == f then
+      local r, t = row_read(rows[i]), history(call('HGET', AT, id))
+      for _, v in ipairs({ id, f, r.attempt, t.losses + t.lone, env }) do out[#out + 1] = v end
+    end
+  end
+  out[3], out[4] = next_due(), call('EXISTS', L .. 'want:*')
+  return out
+end

@@ -1,0 +1,44 @@
+-- expire: start deadlines, the retention of dead tasks, and what a clock that stepped back has left.
+local DEAD_MAX = 10000
+local function expire(most)
+  local due = call('ZRANGEBYSCORE', X, '-inf', num(now), 'LIMIT', 0, most)
+  for _, id in ipairs(due) do
+    local state, h = where(id)
+    call('ZREM', X, id)
+    if h and (state == 'queued' or state == 'scheduled' or state == 'parked') then
+      lift(h, id)
+      count(h.waits, -1)
+      finish(id, { outcome = 'expired', attempt = 0, fence = NO_FENCE, start = 0, agent = h.agent, history = true }, h)
+    end
+  end
+  return #due
+end
+
+local function forget_dead(id)
+  local h = stored(id)
+  call('ZREM', DEAD, id)
+  call('HDEL', AT, id)
+  call('DEL', J .. id, R .. id, B .. ':b:' .. id)
+  if not h then return end
+  if h.key ~= '' then call('PEXPIRE', key_of(h), num(KEY_MS)) end
+  order_ended(h, id)
+end
+-- Dead tasks leave after 90 days, or the oldest above 10,000; one held at the head of its order key stays. Each drop is an event.
+local function drop_old_dead(most)
+  local ids = call('ZRANGEBYSCORE', DEAD, '-inf', num(now - tonumber(DEAD_MS)), 'LIMIT', 0, most)
+  local over = call('ZCARD', DEAD) - DEAD_MAX
+  if #ids == 0 and over > 0 then ids = call('ZRANGE', DEAD, 0, math.min(over, most) - 1) end
+  for _, id in ipairs(ids) do
+    local h = stored(id)
+    if not (h and has(h.flags, F_HOLD)) then forget_dead(id) log_event('dropped', id) end
+  end
+end
+
+-- The server's clock went back: leases and gate times that it left in the future are brought to what they could be now.
+local function stepped_back(lease)
+  for _, w in ipairs(call('ZRANGEBYSCORE', W, num(now + lease), '+inf', 'LIMIT', 0, 1000)) do call('ZADD', W, num(now + lease), w) end
+  for _, p in ipairs(PRIOS) do
+    local key = B .. ':ready:' .. p
+    for _, g in ipairs(call('ZRANGEBYSCORE', key, num(now), '+inf', 'LIMIT', 0, 1000)) do call('ZADD', key, num(now), g) end
+  end
+end

@@ -1,0 +1,80 @@
+-- finish: the end of a task. Its outcome record takes the place of its envelope, for a while; what belonged to it goes; whoever
+-- waits is woken; the next of its order key goes to its place. A dead task keeps its envelope and history until it is replayed
+-- or dropped, and has its outcome beside them.
+--   outcome: letter | 8 bytes fence | u16 attempt | f64 start ms | f64 end ms, 27 bytes, then the result or the reason
+local ENDS, GONE, OVER = {}, {}, {}                                -- log parts by agent; keys to delete; ids that have ended
+local LOG_MAX, OUTCOME_FMT, OUTCOME_BYTES = 1000, '>c1c8Hdd', 27
+local LETTER = { done = 'd', dead = 'x', cancelled = 'c', expired = 'e' }
+local RESEND_MS, KEY_MS, DEAD_MS = 120000, 86400000, '7776000000'
+local TTLS = {}                                                    -- lifetimes asked for, at least the re-send window
+
+local function record(id, letter, fence, attempt, start, data, ttl, agent)
+  if not TTLS[ttl] then TTLS[ttl] = num(math.max(tonumber(ttl) or 0, RESEND_MS)) end
+  local outcome = pack(OUTCOME_FMT, letter, fence, attempt, start, now)
+  call('SET', (letter == 'x' and R or J) .. id, outcome .. data, 'PX', TTLS[ttl])
+  OVER[#OVER + 1] = id
+  local ends = ENDS[agent]
+  if not ends then ends = {} ENDS[agent] = ends end
+  local o = #ends
+  ends[o + 1], ends[o + 2], ends[o + 3] = outcome, id, '\n'
+end
+
+-- end of `id`. t: outcome, attempt, fence, start, data, ttl (ms), agent, history. h: its header.
+local function finish(id, t, h)
+  record(id, LETTER[t.outcome], t.fence, t.attempt, t.start, t.data or '', t.outcome == 'dead' and DEAD_MS or t.ttl or RESEND_MS, t.agent)
+  count('o:' .. t.outcome, 1)
+  if t.outcome == 'dead' then call('ZADD', DEAD, num(now), id)
+  elseif t.history then call('HDEL', AT, id) end
+  if not h then return end
+  if has(h.flags, F_BIG) and t.outcome ~= 'dead' then GONE[#GONE + 1] = B .. ':b:' .. id end
+  if h.exp > 0 then call('ZREM', X, id) end
+  if h.key ~= '' and t.outcome ~= 'dead' then call('PEXPIRE', key_of(h), num(KEY_MS)) end
+  if not (t.outcome == 'dead' and has(h.flags, F_HOLD)) then order_ended(h, id) end
+end
+
+-- Whoever waits for one of the ended tasks gets its id on its own list.
+local function wake_waiters()
+  if #OVER == 0 or call('EXISTS', B .. ':waits') == 0 then return end
+  for i, who in ipairs(call('HMGET', B .. ':waits', unpack(OVER))) do
+    if who then
+      for client in string.gmatch(who, '[^,]+') do
+        call('RPUSH', B .. ':ctl:' .. client, 'end ' .. OVER[i])
+        call('PEXPIRE', B .. ':ctl:' .. client, RESEND_MS)
+      end
+      call('HDEL', B .. ':waits', OVER[i])
+    end
+  end
+end
+local function finish_flush()
+  if #GONE > 0 then call('DEL', unpack(GONE)) end
+  if next(ENDS) then                                               -- one entry a batch: a field an agent, (outcome, id, newline)*
+    local entry = { 'XADD', B .. ':log', 'MAXLEN', '~', LOG_MAX, '*' }
+    for agent, parts in pairs(ENDS) do entry[#entry + 1], entry[#entry + 2] = agent, table.concat(parts) end
+    call(unpack(entry))
+  end
+  wake_waiters()
+end
+local function log_event(kind, text) call('XADD', B .. ':log', 'MAXLEN', '~', LOG_MAX, '*', '!' .. kind, text) end
+
+-- A running delivery that nobody will settle: lost with its worker. Its gates are given back; it goes first, or alone, or is dead.
+local function lose(id, row, poison_after)
+  local r = row_read(row)
+  give_back(r.taken)
+  local t = history(call('HGET', AT, id))
+  t.fence = r.fence
+  local h = stored(id)
+  if has(r.marks, ROW_LONE) then t.lone = t.lone + 1 else t.losses = t.losses + 1 end
+  local ended = { attempt = r.attempt, fence = t.fence, start = r.start, agent = r.agent, history = true }
+  if has(r.marks, ROW_CANCEL) then ended.outcome = 'cancelled' finish(id, ended, h) return 'cancelled' end
+  t.error = 'worker lost ' .. (t.losses + t.lone) .. ' times'
+  if not h then quarantine(id) return 'invalid' end
+  remember(id, t)
+  if t.lone >= poison_after then
+    ended.outcome, ended.data = 'dead', 'poison: ' .. t.error
+    finish(id, ended, h)
+    return 'dead'
+  end
+  count(h.waits, 1)
+  into_first(h, id)
+  return 'first'
+end

@@ -1,0 +1,127 @@
+-- sources: where a claim takes tasks from: streams by the group, lines by their heads.
+local function read_new(key, most)
+  local read = { 'XREADGROUP', 'GROUP', 'w', C.me, 'COUNT', most, 'STREAMS', key, '>' }
+  local r = redis.pcall(unpack(read))
+  if r and r.err then                                              -- the stream or its group is gone: begin it anew, nothing skipped
+    if not string.find(r.err, 'NOGROUP', 1, true) then error(r.err) end
+    call('XGROUP', 'CREATE', key, 'w', '0', 'MKSTREAM')
+    r = call(unpack(read))
+  end
+  return r and r[1][2] or {}
+end
+
+-- An entry read whose task runs already (its group was made anew): back to its owner, or, if it is an old one, away.
+local function running_already(key, entry, row)
+  local r = row_read(row)
+  if r.entry == entry then call('XCLAIM', key, 'w', r.worker, 0, entry, 'JUSTID') else drop(key, entry) end
+end
+
+-- Up to k tasks from one stream; true when it has no unread entry left.
+local function take_stream(key, src, k)
+  local stop = C.n + k
+  while C.n < stop and C.n < C.most and C.looks > 0 and C.ghosts > 0 do
+    local es = read_new(key, math.min(stop - C.n, C.most - C.n, C.looks))
+    if #es == 0 then return true end
+    local ids, envs = {}, {}
+    for i, e in ipairs(es) do
+      ids[i] = e[2][2]
+      if #e[2][1] ~= 4 then                                        -- put in by hand
+        ids[i] = 'bad-' .. e[1]
+        call('SET', J .. ids[i], '?' .. table.concat(e[2], ' '))
+        quarantine(ids[i])
+      end
+      envs[i] = J .. ids[i]
+    end
+    envs = call('MGET', unpack(envs))
+    local rows, ats = call('HMGET', RUN, unpack(ids)), C.ats and call('HMGET', AT, unpack(ids)) or {}
+    for i, e in ipairs(es) do
+      local id, env = ids[i], envs[i]
+      if not env or string.sub(env, 2, 5) ~= e[2][1] or string.byte(env) ~= VERSION then
+        drop(key, e[1])
+        C.ghosts = C.ghosts - 1
+      elseif rows[i] then running_already(key, e[1], rows[i])
+      else
+        C.looks = C.looks - 1
+        local g, wait, h = consider(id, env, ats[i], src, e[1])
+        if g then
+          drop(key, e[1])
+          if g ~= true then park(g, h, id, wait) end
+        end
+      end
+    end
+  end
+  return false
+end
+
+-- The place of a line's head as it will be once this script has written what it decided.
+local function head_after(name)
+  local off = LINE_REM[name] and #LINE_REM[name] or 0
+  local head, new = tonumber(call('ZRANGE', L .. name, off, off, 'WITHSCORES')[2]), joined(name)
+  return head and new and math.min(head, new) or head or new
+end
+
+-- Up to k heads of a line: admitted, moved to the line of another gate that refuses, or left where they are (it is blocked).
+local function take_line(name, k)
+  local off = LINE_REM[name] and #LINE_REM[name] or 0
+  local heads = call('ZRANGE', L .. name, off, off + math.min(k, 16, C.most - C.n) - 1, 'WITHSCORES')
+  local g, due, new, seen = gate(name), now, joined(name), #heads == 0
+  for i = 1, #heads, 2 do
+    local id = heads[i]
+    seen = new and new < tonumber(heads[i + 1])
+    if seen then due = MARKS[name] or now break end                 -- who joined in this script comes first
+    C.looks = C.looks - 1
+    local env, at, parked = call('GET', J .. id), call('HGET', AT, id), call('HGET', PARK, id) or '\5\0'
+    local by, wait, h = true, nil, nil
+    if env then by, wait, h = consider(id, env, at or nil, 'l', nil, name) end
+    if not by or by == true then leave_line(name, id)
+    elseif by.name == name then due = wait and now + math.ceil(wait / 1000) or false break
+    else
+      local moves = string.byte(parked, 2) + 1
+      leave_line(name, id)
+      park(by, h, id, wait, moves)
+      if by.kind == 'w' or (wait and wait > 1e6) then unreserve(book_gates(h), id)
+      elseif moves >= MOVES_MAX then reserve(book_gates(h), h, id) end
+    end
+    if C.looks <= 0 or C.n >= C.most then break end
+  end
+  g.head = head_after(name)
+  MARKS[name] = due
+  -- `seen`: no head that this script has not looked at; those who joined the line in it wait for the next claim
+  if seen or due ~= now or not g.head then C.blocked[name], C.nblocked = true, C.nblocked + 1 end
+end
+
+-- The lines of agents that this claim offers.
+local function take_wanted(k)
+  if call('EXISTS', B .. ':wants') == 0 then return end
+  local names, stop = {}, C.n + k
+  for agent, room in pairs(C.rooms) do if room > 0 then names[#names + 1] = agent end end
+  if #names == 0 then return end
+  for i, waits in ipairs(call('SMISMEMBER', B .. ':wants', unpack(names))) do
+    local name = 'want:' .. names[i]
+    while waits == 1 and not C.blocked[name] and C.rooms[names[i]] > 0 and C.n < math.min(stop, C.most) and C.looks > 0 do
+      take_line(name, math.min(C.rooms[names[i]], stop - C.n))
+    end
+  end
+end
+
+-- Up to `quota` tasks of a priority: its ready lines and its live streams in turn, the least recently served first.
+local function take_priority(prio, quota)
+  local stop, live, ready = math.min(C.n + quota, C.most), B .. ':live:' .. prio, B .. ':ready:' .. prio
+  while C.n < stop and C.looks > 0 and C.ghosts > 0 do
+    local gates, queues = {}, call('ZRANGE', live, 0, 7)
+    for _, g in ipairs(call('ZRANGEBYSCORE', ready, '-inf', num(now), 'LIMIT', 0, 8 + C.nblocked)) do
+      if not C.blocked[g] then gates[#gates + 1] = g end
+    end
+    local sources = #gates + #queues
+    if sources == 0 then return end
+    local chunk = math.max(1, math.ceil((stop - C.n) / sources))
+    for i = 1, math.max(#gates, #queues) do
+      if gates[i] and C.n < stop and C.looks > 0 then take_line(gates[i], math.min(chunk, stop - C.n)) end
+      if queues[i] and C.n < stop and C.looks > 0 then
+        local empty = take_stream(stream_of(queues[i], prio), 'q', math.min(chunk, stop - C.n))
+        if empty then call('ZREM', live, queues[i])
+        elseif #queues > 1 then call('ZADD', live, num(us), queues[i]) end
+      end
+    end
+  end
+end

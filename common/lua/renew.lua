@@ -1,0 +1,13 @@
+-- renew: a worker's lease, for all that it runs at once. A worker that was given up is told so and never comes back to life.
+-- ARGV: worker | lease ms | ms the sweep may be held | 1 to begin | offered agents `,a,b,`
+-- Reply: alive (0/1) | now ms | holds the sweep (0/1) | lone work waits (0/1)
+local me, lease, begin = ARGV[1], tonumber(ARGV[2]), ARGV[4] == '1'
+local score = tonumber(call('ZSCORE', W, me) or (begin and '1' or '0'))
+if score <= 0 then return { 0, now, 0, 0 } end
+call('ZADD', W, num(now + lease), me)
+if begin then call('HSET', B .. ':wa', me, ARGV[5]) end
+local sweep = call('HMGET', B .. ':sweep', 'holder', 'until')
+local till = tonumber(sweep[2] or '0') or 0
+local held = sweep[1] == me or till < now or till > now + tonumber(ARGV[3])
+if held and ARGV[3] ~= '0' then call('HSET', B .. ':sweep', 'holder', me, 'until', num(now + tonumber(ARGV[3]))) end
+return { 1, now, held and ARGV[3] ~= '0' and 1 or 0, call('EXISTS', L .. 'want:*') }

@@ -1,0 +1,112 @@
+//! Sleeping: one blocking read a process, on a connection of its own.
+//!
+//! It listens to the process's own control list first, then, if asked, to the doorbell: a worker without room must not take a ring
+//! that it cannot use. A read that outlives its time by the grace means a dead connection: it is made anew.
+
+use std::time::Duration;
+
+use fred::interfaces::{ClientLike, KeysInterface, ListInterface};
+use fred::prelude::{Client, Options};
+
+use super::connect::{self, RedisOptions};
+use super::{Error, Store};
+use crate::keys::Base;
+
+/// How much longer than its own time a blocking read may take before its connection counts as dead.
+const GRACE: Duration = Duration::from_secs(2);
+/// Life of a nudge that nobody hears, ms.
+const NUDGE_MS: i64 = 60_000;
+
+/// What was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// Somebody rang: there may be work.
+    Ring,
+    /// A running delivery was called off: task id and fence.
+    Cancel(String, u64),
+    /// A task that this process waits for has ended.
+    Ended(String),
+    /// Nothing, for the time asked.
+    Nothing,
+}
+
+/// A process's ear.
+pub struct Bell {
+    client: Client,
+    base: Base,
+    options: RedisOptions,
+}
+
+impl std::fmt::Debug for Bell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bell").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// A connection of its own to sleep on.
+    ///
+    /// # Errors
+    /// When Redis cannot be reached.
+    pub async fn bell(&self) -> Result<Bell, Error> {
+        let (client, _) = connect::connect(&self.options).await?;
+        Ok(Bell { client, base: self.base.clone(), options: self.options.clone() })
+    }
+
+    /// Ends a read on `who`'s control list: its reader hears a ring, and may listen anew, to something else.
+    ///
+    /// # Errors
+    /// When Redis does not answer; sending it twice does no harm.
+    pub async fn nudge(&self, who: &str) -> Result<(), Error> {
+        let list = self.base.control(who);
+        self.retrying(|| async {
+            let both = self.client.pipeline();
+            let _: () = both.rpush(list.as_str(), "ring").await.map_err(|e| Error::of("nudge", e))?;
+            let _: () = both.pexpire(list.as_str(), NUDGE_MS, None).await.map_err(|e| Error::of("nudge", e))?;
+            both.all::<()>().await.map_err(|e| Error::of("nudge", e))
+        })
+        .await
+    }
+}
+
+impl Bell {
+    /// Sleeps until something is heard, for at most `most` (whole 100 ms steps are what the server keeps to).
+    ///
+    /// Dropping the future may lose what was being heard: the sweep rings again, and a waiter looks for itself.
+    ///
+    /// # Errors
+    /// When Redis does not answer; the connection is made anew by then, so that the next call may do better.
+    pub async fn listen(&self, who: &str, with_bell: bool, most: Duration) -> Result<Heard, Error> {
+        let mut keys = vec![self.base.control(who)];
+        if with_bell {
+            keys.push(self.base.bell());
+        }
+        let options = Options { timeout: Some(most + GRACE), max_attempts: Some(1), ..Options::default() };
+        let heard: Result<Option<(String, String)>, _> =
+            self.client.with_options(&options).blpop(keys, most.as_secs_f64()).await;
+        match heard {
+            Ok(None) => Ok(Heard::Nothing),
+            Ok(Some((_, note))) => Ok(read_note(&note)),
+            Err(e) => {
+                // Not awaited to its end: while the server is away this would wait for it.
+                let again = self.client.force_reconnection();
+                let _ = tokio::time::timeout(Duration::from_millis(self.options.command_timeout_ms.max(1)), again).await;
+                Err(Error::of("listen", e))
+            }
+        }
+    }
+
+    /// Closes the connection.
+    pub async fn close(&self) {
+        let _ = self.client.quit().await;
+    }
+}
+
+fn read_note(note: &str) -> Heard {
+    let mut words = note.split(' ');
+    match (words.next(), words.next(), words.next().map(str::parse)) {
+        (Some("cancel"), Some(id), Some(Ok(fence))) => Heard::Cancel(id.to_owned(), fence),
+        (Some("end"), Some(id), None) => Heard::Ended(id.to_owned()),
+        _ => Heard::Ring,
+    }
+}

@@ -1,0 +1,193 @@
+//! Read-only views: one task, and the whole.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use fred::interfaces::{ClientLike, ConfigInterface, HashesInterface};
+use fred::prelude::Value;
+use fred::types::InfoKind;
+
+use super::reply::Reply;
+use super::{Error, SCHEMA, Store};
+use crate::name::{Fence, TaskId};
+use crate::state::State;
+
+/// Where a task is and how it fared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Its state; none: nothing is known of it (never accepted, or ended and forgotten).
+    pub state: Option<State>,
+    /// For a parked task: the gate in whose line it is.
+    pub gate: Option<String>,
+    /// Runs that counted so far; for a running task the number of this one.
+    pub attempt: u64,
+    /// Runs that were lost with their worker.
+    pub losses: u64,
+    /// The fence of its last delivery.
+    pub fence: Fence,
+    /// When it is due, server ms; for a scheduled task.
+    pub due_ms: u64,
+    /// When its last run began, server ms; 0: none did.
+    pub started_ms: u64,
+    /// When it ended, server ms; 0: it has not.
+    pub ended_ms: u64,
+    /// The last error.
+    pub error: String,
+    /// The result, if kept; the reason, for a dead task.
+    pub data: Bytes,
+    /// Its envelope's header, without the body, while there is one.
+    pub header: Bytes,
+    /// The worker that runs it.
+    pub worker: String,
+    /// Its agent, while that is known.
+    pub agent: String,
+    /// What it last said of its progress, while it runs.
+    pub progress: String,
+}
+
+/// What waits, runs and has ended in a shard.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Deliveries that run.
+    pub running: u64,
+    /// Tasks that are not due.
+    pub scheduled: u64,
+    /// Tasks in a line.
+    pub parked: u64,
+    /// Dead tasks kept.
+    pub dead: u64,
+    /// Workers with a lease.
+    pub workers: u64,
+    /// Workers asleep with room.
+    pub idle: u64,
+    /// Server time, ms.
+    pub now_ms: u64,
+    /// Waiting tasks (queued, scheduled, parked) by queue and priority number.
+    pub waiting: BTreeMap<(String, u8), u64>,
+    /// Ends so far, by outcome: `done`, `dead`, `cancelled`, `expired`, `quarantined`, `reclaimed`.
+    pub ended: BTreeMap<String, u64>,
+}
+
+impl Store {
+    /// Where a task is. With `wake`, that client's control list gets a note when the task ends.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn status(&self, id: &TaskId, wake: Option<&str>) -> Result<Status, Error> {
+        let args: Vec<Value> = vec![id.as_str().into(), wake.unwrap_or_default().into()];
+        let mut r = Reply::array("status", self.call(|s| &s.status, args).await?)?;
+        Ok(Status {
+            state: r.text()?.parse().ok(),
+            gate: Some(r.text()?).filter(|g| !g.is_empty()),
+            attempt: r.number()?,
+            losses: r.number()?,
+            fence: Fence(r.number()?),
+            due_ms: r.number()?,
+            started_ms: r.number()?,
+            ended_ms: r.number()?,
+            error: r.text()?,
+            data: r.bytes()?,
+            header: r.bytes()?,
+            worker: r.text()?,
+            agent: r.text()?,
+            progress: r.text()?,
+        })
+    }
+
+    /// The counts of this shard.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn counts(&self) -> Result<Counts, Error> {
+        let mut r = Reply::array("counts", self.call(|s| &s.counts, Vec::new()).await?)?;
+        let mut counts = Counts {
+            running: r.number()?,
+            scheduled: r.number()?,
+            parked: r.number()?,
+            dead: r.number()?,
+            workers: r.number()?,
+            idle: r.number()?,
+            now_ms: r.number()?,
+            ..Counts::default()
+        };
+        while !r.is_empty() {
+            let field = r.text()?;
+            // A count below zero is drift that `doctor` reports; it is shown as none.
+            let count = r.text()?.parse::<i64>().map_or(0, |n| u64::try_from(n).unwrap_or(0));
+            if let Some((priority, queue)) = field.strip_prefix("w:").and_then(|rest| rest.split_once(':')) {
+                if let Ok(priority) = priority.parse() {
+                    counts.waiting.insert((queue.to_owned(), priority), count);
+                }
+            } else if let Some(outcome) = field.strip_prefix("o:") {
+                counts.ended.insert(outcome.to_owned(), count);
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Whether the server and what lies on it are ones that this build can work with.
+    pub(super) async fn check_server(&self) -> Result<(), Error> {
+        let info: String = self
+            .retrying(|| async { self.client.info(Some(InfoKind::Server)).await.map_err(|e| Error::of("info", e)) })
+            .await
+            .unwrap_or_default();
+        if let Some(text) = too_old(&info) {
+            return Err(Error::Unsuitable(text));
+        }
+        let policy: Result<Vec<(String, String)>, _> = self.client.config_get("maxmemory-policy").await.map(pairs);
+        match policy {
+            Ok(policy) if policy.iter().any(|(_, p)| p != "noeviction") => {
+                return Err(Error::Unsuitable(format!(
+                    "the server evicts keys when memory is full (maxmemory-policy {}), which would lose tasks; set it to noeviction",
+                    policy[0].1
+                )));
+            }
+            Ok(_) => {}
+            Err(e) => tracing::warn!(error = %e, "cannot read maxmemory-policy; make sure that it is noeviction"),
+        }
+        let key = self.base.meta();
+        let ours = SCHEMA.to_string();
+        let _: Result<bool, _> = self.client.hsetnx(key.as_str(), "schema", ours.as_str()).await;
+        let found: Option<String> =
+            self.retrying(|| async { self.client.hget(key.as_str(), "schema").await.map_err(|e| Error::of("meta", e)) }).await?;
+        match found {
+            Some(found) if found != ours => Err(Error::Unsuitable(format!(
+                "the data of shard {} has layout {found}; this build reads layout {ours}: run the build that wrote it, or migrate",
+                self.base
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn pairs(value: Value) -> Vec<(String, String)> {
+    match value {
+        Value::Array(items) => {
+            items.chunks(2).filter_map(|c| Some((c.first()?.as_string()?, c.get(1)?.as_string()?))).collect()
+        }
+        Value::Map(map) => map.inner().into_iter().filter_map(|(k, v)| Some((k.into_string()?, v.as_string()?))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Redis 7.0 or Valkey 7.2 at least: script flags, and group reads that answer as we read them.
+fn too_old(info: &str) -> Option<String> {
+    let field = |name: &str| info.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
+    let version = field("redis_version:")?;
+    let mut parts = version.split('.').filter_map(|p| p.parse::<u32>().ok());
+    let (major, minor) = (parts.next()?, parts.next().unwrap_or(0));
+    (major < 7).then(|| format!("the server is Redis {major}.{minor}; Tidemill needs Redis 7.0 or Valkey 7.2 at least"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_are_told_apart() {
+        assert!(too_old("redis_version:6.2.5\r\n").unwrap().contains("6.2"));
+        assert_eq!(too_old("redis_version:7.0.15\r\n"), None);
+        assert_eq!(too_old("redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n"), None);
+        assert_eq!(too_old(""), None);
+    }
+}

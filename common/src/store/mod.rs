@@ -1,0 +1,157 @@
+//! The store: every change of a task's state, each one script, each safe to send twice. The only module that knows the client.
+//!
+//! - *It guarantees* that a call either changed all that its script says or nothing that matters: an error before an answer leaves
+//!   the caller free to send the very same call again ([`Error::is_transient`]), and a call that gave up can be repeated later.
+//! - *It refuses* to guess: an answer of a form it does not know is an error, never a default.
+//! - *On a crash* of this process between sending and reading, the script has run or not. Submit is known by its ids, claim and
+//!   settle by the worker's sequence; what nobody asks for again is found by [`Store::own`] or [`Store::reclaim`].
+//!
+//! All methods are cancel safe in that sense: dropping the future may leave the script run, and calling again is the cure.
+
+mod bell;
+mod claim;
+mod connect;
+mod error;
+mod inspect;
+mod lease;
+mod operate;
+mod reply;
+mod script;
+mod settle;
+mod submit;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fred::interfaces::{ClientLike, KeysInterface};
+use fred::prelude::{Client, Value};
+
+pub use bell::{Bell, Heard};
+pub use claim::{Claim, Claimed, Delivery, Offer};
+pub use connect::RedisOptions;
+pub use error::{Error, Reason};
+pub use inspect::{Counts, Status};
+pub use lease::{Lease, Owned, Renewed, Swept};
+pub use operate::{Applied, Cancelled};
+#[cfg(feature = "test-clock")]
+pub use script::Edit;
+pub use script::{Clock, Script, all_texts};
+pub use settle::{Settle, SettleItem, Settled, Verb};
+pub use submit::{Accepted, SUBMIT_TASKS_MAX};
+
+use crate::keys::Base;
+use script::Scripts;
+
+/// The layout of keys that this build reads and writes.
+pub const SCHEMA: u32 = 1;
+
+/// A handle on one shard. Cheap to clone; clones share one connection.
+#[derive(Clone)]
+pub struct Store {
+    client: Client,
+    base: Base,
+    scripts: Arc<Scripts>,
+    retry_for: Duration,
+    reconnects: Arc<AtomicU64>,
+    options: RedisOptions,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("base", &self.base).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Connects, and checks that the server and the layout on it are ones we can work with.
+    ///
+    /// # Errors
+    /// When it cannot be reached in time, is too old, evicts keys, or holds another layout.
+    pub async fn connect(options: &RedisOptions) -> Result<Self, Error> {
+        Self::connect_with(options, Clock::Server).await
+    }
+
+    /// As [`Self::connect`], with another clock: for tests.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub async fn connect_with(options: &RedisOptions, clock: Clock) -> Result<Self, Error> {
+        Self::connect_scripts(options, Scripts::assemble(clock)).await
+    }
+
+    /// As [`Self::connect_with`] the clock key, with edited scripts.
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; [`Error::Settings`] when an edit meets no text.
+    #[cfg(feature = "test-clock")]
+    pub async fn connect_edited(options: &RedisOptions, edits: &[Edit]) -> Result<Self, Error> {
+        let mut scripts = Scripts::assemble(Clock::Key);
+        scripts.edit(edits).map_err(|e| Error::Settings(format!("no script has the text {:?}", e.from)))?;
+        Self::connect_scripts(options, scripts).await
+    }
+
+    async fn connect_scripts(options: &RedisOptions, scripts: Scripts) -> Result<Self, Error> {
+        let (client, reconnects) = connect::connect(options).await?;
+        let store = Self {
+            client,
+            base: Base::new(options.shard),
+            scripts: Arc::new(scripts),
+            retry_for: Duration::from_millis(options.retry_for_ms),
+            reconnects,
+            options: options.clone(),
+        };
+        if let Err(unfit) = store.check_server().await {
+            // Or each try of somebody who waits for the server would leave a connection behind.
+            let _ = tokio::time::timeout(Duration::from_secs(1), store.close()).await;
+            return Err(unfit);
+        }
+        Ok(store)
+    }
+
+    /// The base of this shard's keys.
+    #[must_use]
+    pub fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// How often the connection was made again.
+    #[must_use]
+    pub fn reconnects(&self) -> u64 {
+        self.reconnects.load(Ordering::Relaxed)
+    }
+
+    /// A payload that lies apart.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn payload(&self, id: &str) -> Result<Option<bytes::Bytes>, Error> {
+        let key = self.base.payload(id);
+        self.retrying(|| async { self.client.get(key.as_str()).await.map_err(|e| Error::of("payload", e)) }).await
+    }
+
+    /// Closes the connection.
+    pub async fn close(&self) {
+        let _ = self.client.quit().await;
+    }
+
+    async fn call(&self, script: impl Fn(&Scripts) -> &Script, args: Vec<Value>) -> Result<Value, Error> {
+        self.retrying(|| script(&self.scripts).run(&self.client, self.base.as_str(), args.clone())).await
+    }
+
+    /// Asks until there is an answer, a refusal, or no more time.
+    async fn retrying<T, F: Future<Output = Result<T, Error>>>(&self, ask: impl Fn() -> F) -> Result<T, Error> {
+        let began = Instant::now();
+        let mut tries = 0;
+        loop {
+            match ask().await {
+                Err(e) if e.is_transient() && began.elapsed() < self.retry_for => {
+                    tracing::debug!(error = %e, tries, "asking again");
+                    tokio::time::sleep(error::pause(tries)).await;
+                    tries += 1;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}

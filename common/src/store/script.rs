@@ -1,0 +1,170 @@
+//! The scripts: assembled at compile time, named by the digest of their text.
+//!
+//! EVALSHA, not Functions: builds of different versions live side by side, each with its own text. The first line says `#!lua`, so
+//! that a replica refuses before anything ran and a key of another slot is an error. All but `submit` may run when memory is full:
+//! a worker must be able to settle what it holds.
+
+use fred::interfaces::LuaInterface;
+use fred::prelude::{Client, Value};
+
+use super::error::Error;
+
+/// A script: its name (the edge it is), its text and the text's digest.
+#[derive(Debug)]
+pub struct Script {
+    /// The name of its file.
+    pub name: &'static str,
+    text: String,
+    sha: String,
+}
+
+macro_rules! lua {
+    ($file:literal) => {
+        include_str!(concat!("../../lua/", $file, ".lua"))
+    };
+}
+
+const PRELUDE: &str = lua!("lib/prelude");
+const HEADER: &str = lua!("lib/header");
+const ROW: &str = lua!("lib/row");
+const RATE: &str = lua!("lib/rate");
+const BOOK: &str = lua!("lib/book");
+const GATES: &str = lua!("lib/gates");
+const LINES: &str = lua!("lib/lines");
+const PLACE: &str = lua!("lib/place");
+const ACCEPT: &str = lua!("lib/accept");
+const FINISH: &str = lua!("lib/finish");
+const WHERE: &str = lua!("lib/where");
+const PENDING: &str = lua!("lib/pending");
+const DELIVER: &str = lua!("lib/deliver");
+const SOURCES: &str = lua!("lib/sources");
+const CLOSE: &str = lua!("lib/close");
+const EXPIRE: &str = lua!("lib/expire");
+const WORKER: &str = lua!("lib/worker");
+
+/// How scripts read the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Clock {
+    /// The server's clock, read once a script.
+    #[default]
+    Server,
+    /// A key that a test sets, in µs.
+    #[cfg(feature = "test-clock")]
+    Key,
+}
+
+impl Clock {
+    const fn line(self) -> &'static str {
+        match self {
+            Self::Server => "local T = call('TIME')\nlocal us = T[1] * 1000000 + T[2]",
+            #[cfg(feature = "test-clock")]
+            Self::Key => "local us = tonumber(call('GET', B .. ':clock'))",
+        }
+    }
+}
+
+/// All scripts, ready to be sent.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) submit: Script,
+    pub(super) claim: Script,
+    pub(super) settle: Script,
+    pub(super) renew: Script,
+    pub(super) sweep: Script,
+    pub(super) reclaim: Script,
+    pub(super) own: Script,
+    pub(super) leave: Script,
+    pub(super) cancel: Script,
+    pub(super) status: Script,
+    pub(super) counts: Script,
+    pub(super) book: Script,
+    pub(super) refresh: Script,
+    pub(super) progress: Script,
+}
+
+impl Scripts {
+    pub(super) fn assemble(clock: Clock) -> Self {
+        // Gates and all they need; what puts a task in its place; what ends one.
+        let gates = [HEADER, ROW, RATE, BOOK, GATES, LINES, PLACE];
+        let ends = [HEADER, ROW, RATE, BOOK, GATES, LINES, PLACE, FINISH];
+        let script = |name, oom_ok: bool, libs: &[&str], body: &str| {
+            let first = if oom_ok { "#!lua flags=allow-oom" } else { "#!lua" };
+            let text = format!("{first}\n{}{}{body}", PRELUDE.replace("--@clock", clock.line()), libs.concat());
+            let sha = fred::util::sha1_hash(&text);
+            Script { name, text, sha }
+        };
+        Self {
+            submit: script("submit", false, &[&gates[..], &[ACCEPT]].concat(), lua!("submit")),
+            claim: script("claim", true, &[&ends[..], &[WHERE, PENDING, DELIVER, SOURCES, CLOSE]].concat(), lua!("claim")),
+            settle: script("settle", true, &[&ends[..], &[ACCEPT]].concat(), lua!("settle")),
+            renew: script("renew", true, &[], lua!("renew")),
+            sweep: script("sweep", true, &[&ends[..], &[WHERE, EXPIRE]].concat(), lua!("sweep")),
+            reclaim: script("reclaim", true, &[&ends[..], &[WHERE, PENDING, WORKER]].concat(), lua!("reclaim")),
+            own: script("own", true, &[&gates[..], &[WHERE, PENDING]].concat(), lua!("own")),
+            leave: script("leave", true, &[&gates[..], &[WHERE, PENDING, WORKER]].concat(), lua!("leave")),
+            cancel: script("cancel", true, &[&ends[..], &[WHERE]].concat(), lua!("cancel")),
+            status: script("status", true, &[&ends[..], &[WHERE]].concat(), lua!("status")),
+            counts: script("counts", true, &[], lua!("counts")),
+            book: script("book", true, &[], lua!("book")),
+            refresh: script("refresh", true, &gates, lua!("refresh")),
+            progress: script("progress", true, &[], lua!("progress")),
+        }
+    }
+}
+
+/// The whole text of every script, by name, as it is sent: for whoever checks or documents them.
+#[must_use]
+pub fn all_texts() -> Vec<(&'static str, String)> {
+    let mut scripts = Scripts::assemble(Clock::Server);
+    scripts.each().into_iter().map(|script| (script.name, std::mem::take(&mut script.text))).collect()
+}
+
+impl Scripts {
+    fn each(&mut self) -> [&mut Script; 14] {
+        let Self { submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, status, counts, book, refresh, progress } = self;
+        [submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, status, counts, book, refresh, progress]
+    }
+}
+
+/// A change of the scripts' texts, for tests: smaller bounds, so that they are met; or a mistake, to see that a test finds it.
+#[cfg(feature = "test-clock")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edit {
+    /// What is replaced, in every script that has it.
+    pub from: &'static str,
+    /// What stands there instead.
+    pub to: &'static str,
+}
+
+#[cfg(feature = "test-clock")]
+impl Scripts {
+    /// Edits all scripts. Returns the first edit that met no text, so that none is forgotten when a script changes.
+    pub(super) fn edit(&mut self, edits: &[Edit]) -> Result<(), Edit> {
+        for edit in edits {
+            let mut met = false;
+            for script in self.each() {
+                if script.text.contains(edit.from) {
+                    met = true;
+                    script.text = script.text.replace(edit.from, edit.to);
+                    script.sha = fred::util::sha1_hash(&script.text);
+                }
+            }
+            if !met {
+                return Err(*edit);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Script {
+    /// Runs it once. A server that does not know it is told its text, once; nothing had run before that.
+    pub(super) async fn run(&self, client: &Client, base: &str, args: Vec<Value>) -> Result<Value, Error> {
+        let first: Result<Value, _> = client.evalsha(self.sha.as_str(), base, args.clone()).await;
+        let answer = match first {
+            Err(e) if e.details().starts_with("NOSCRIPT") => client.eval(self.text.as_str(), base, args).await,
+            other => other,
+        };
+        answer.map_err(|e| Error::of(self.name, e))
+    }
+}

@@ -1,0 +1,101 @@
+//! Submit: (none) → queued, scheduled or parked.
+
+use fred::prelude::Value;
+
+use super::reply::Reply;
+use super::{Error, Store};
+use crate::envelope::{Sealed, seal};
+use crate::name::TaskId;
+use crate::task::NewTask;
+
+/// Most tasks in one call: keeps the script well below 10 ms.
+pub const SUBMIT_TASKS_MAX: usize = 256;
+/// Most bytes in one call.
+const SUBMIT_BYTES_MAX: usize = 4 << 20;
+
+/// What became of one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is in.
+    New(TaskId),
+    /// It was in already, under this id.
+    Duplicate(TaskId),
+    /// Its idempotency key belongs to another task, with other content.
+    Conflict(TaskId),
+    /// Its queue and priority hold as many waiting tasks as they may.
+    Full,
+    /// There are as many queues as there may be (256).
+    TooManyQueues,
+    /// The server could not read it.
+    Invalid,
+}
+
+impl Accepted {
+    fn read(id: &TaskId, reply: &str) -> Result<Self, Error> {
+        let other = || {
+            reply[1..].trim().parse().map_err(|_| Error::Reply { op: "submit", what: format!("{reply:?} names no task") })
+        };
+        Ok(match reply.chars().next() {
+            Some('q') => Self::New(id.clone()),
+            Some('d') => Self::Duplicate(other()?),
+            Some('c') => Self::Conflict(other()?),
+            Some('f') => Self::Full,
+            Some('u') => Self::TooManyQueues,
+            Some('i') => Self::Invalid,
+            _ => return Err(Error::Reply { op: "submit", what: format!("{reply:?} was not expected") }),
+        })
+    }
+
+    /// The id under which the task is known, if it is.
+    #[must_use]
+    pub fn id(&self) -> Option<&TaskId> {
+        match self {
+            Self::New(id) | Self::Duplicate(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// A task's six arguments.
+pub(super) fn push_args(args: &mut Vec<Value>, task: &NewTask, sealed: Sealed) {
+    let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX).to_string();
+    args.push(task.id.as_str().into());
+    let plain = task.delay.is_zero() && task.start_within.is_none();
+    args.push(if plain { Value::from_static_str("") } else { format!("{}:{}", ms(task.delay), ms(task.start_within.unwrap_or_default())).into() });
+    args.push(sealed.fingerprint.into());
+    args.push(Value::Bytes(sealed.header));
+    args.push(Value::Bytes(sealed.body));
+    args.push(Value::Bytes(sealed.apart));
+}
+
+pub(super) fn read_replies<'a>(tasks: impl Iterator<Item = &'a NewTask>, reply: &mut Reply) -> Result<Vec<Accepted>, Error> {
+    tasks.map(|task| Accepted::read(&task.id, &reply.text()?)).collect()
+}
+
+impl Store {
+    /// Hands tasks in; one answer a task, in order. Large lists go in several calls, each of which is atomic.
+    ///
+    /// `waiting_max` bounds the waiting tasks of one queue and priority; 0: no bound. Sending the same tasks again after an error
+    /// is safe: those that are in are [`Accepted::Duplicate`].
+    ///
+    /// # Errors
+    /// When Redis does not answer in time or is full. Tasks of earlier calls are in then, and so may be those of the last.
+    pub async fn submit(&self, tasks: &[NewTask], waiting_max: u64) -> Result<Vec<Accepted>, Error> {
+        let mut answers = Vec::with_capacity(tasks.len());
+        let mut from = 0;
+        while from < tasks.len() {
+            let mut args: Vec<Value> = vec![waiting_max.to_string().into()];
+            let (mut bytes, mut to) = (0, from);
+            while to < tasks.len() && to - from < SUBMIT_TASKS_MAX && bytes < SUBMIT_BYTES_MAX {
+                let sealed = seal(&tasks[to])?;
+                bytes += sealed.header.len() + sealed.body.len() + sealed.apart.len();
+                push_args(&mut args, &tasks[to], sealed);
+                to += 1;
+            }
+            let value = self.call(|s| &s.submit, args).await?;
+            answers.extend(read_replies(tasks[from..to].iter(), &mut Reply::array("submit", value)?)?);
+            from = to;
+        }
+        Ok(answers)
+    }
+}
