@@ -1,0 +1,86 @@
+//! The arguments: what `producer --help` shows.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use super::output::{Color, Format};
+use super::{book, cancel, completions, doctor, exit, explain, queue, status, submit, wait};
+
+const EXAMPLES: &str = "Examples:
+  producer submit echo '{\"hi\":\"there\"}' --wait      hand a task in, wait, print its result
+  producer submit gpt4 --payload-file prompt.json --priority high --key report-7
+  producer submit --ndjson tasks.ndjson --output ndjson   many tasks, one result line each
+  producer status ID    producer explain ID    producer cancel ID
+  producer queue --watch                             what waits and runs
+  producer book apply limits.toml                    put rules in force
+";
+
+const ENVIRONMENT: &str = "Environment (flags win, then these, then --config FILE, then the defaults):
+  TIDEMILL__REDIS__URL             where Redis is; TIDEMILL__REDIS__URL_FILE names a file that says it
+  TIDEMILL__SUBMIT__WAITING_MAX    most waiting tasks of a queue and priority
+  TIDEMILL__SECTION__KEY           any other key of the configuration file
+  TIDEMILL_PRODUCER_CONFIG         the configuration file
+  TIDEMILL_LOG                     what is logged to stderr, such as debug
+  NO_COLOR, CLICOLOR_FORCE         colours
+With nothing configured, the development server of `worker dev` is used if .tidemill/dev/redis.url is in this directory or above.";
+
+/// Hands tasks in to Tidemill, asks after them and waits for their ends.
+#[derive(Debug, Parser)]
+#[command(name = "producer", version, max_term_width = 110, before_long_help = EXAMPLES, after_long_help = after())]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+fn after() -> String {
+    format!("{ENVIRONMENT}\n\n{}", exit::HELP)
+}
+
+/// What any verb takes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Where Redis is, such as redis://host:6379 [env: TIDEMILL__REDIS__URL]
+    ///
+    /// Other users of this machine can see it: give a URL with a password by TIDEMILL__REDIS__URL_FILE.
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) redis: Option<String>,
+    /// Configuration file, in TOML [env: TIDEMILL_PRODUCER_CONFIG]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Form of the results [default: table on a terminal, else json]
+    #[arg(long, short, global = true, value_name = "FORM")]
+    pub(crate) output: Option<Format>,
+    /// Colours: auto, always or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(crate) color: Color,
+    /// Only results and errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Hand tasks in: one, or a file of them
+    Submit(Box<submit::Args>),
+    /// Where tasks are and how they fared
+    Status(status::Args),
+    /// Wait for the ends of tasks
+    Wait(wait::Args),
+    /// Call tasks off
+    Cancel(cancel::Args),
+    /// Say in words where a task is, what holds it back and what that means
+    Explain(explain::Args),
+    /// What waits, runs and has ended
+    Queue(queue::Args),
+    /// The book of rules: put one in force, or look at it
+    Book(book::Args),
+    /// Check the server and what is on it
+    Doctor(doctor::Args),
+    /// Print a shell's completion script
+    Completions(completions::Args),
+}

@@ -1,0 +1,148 @@
+//! The program `producer`: what it is asked, and the verbs that do it, a file each.
+
+mod args;
+mod book;
+mod bulk;
+mod cancel;
+mod completions;
+mod config;
+mod dev;
+mod doctor;
+mod exit;
+mod explain;
+mod facts;
+mod ids;
+mod interrupt;
+mod lines;
+mod output;
+mod payload;
+mod queue;
+mod status;
+mod submit;
+mod view;
+mod wait;
+mod words;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use tidemill_common::config::Origin;
+use tidemill_producer::Client;
+
+use args::{Args, Global, Verb};
+use config::{Config, Sources};
+use exit::{Exit, Failure, Outcome};
+use interrupt::Interrupt;
+use output::Out;
+
+/// What every verb is given.
+struct Context {
+    out: Out,
+    config: Config,
+    interrupt: Interrupt,
+}
+
+impl Context {
+    async fn connect(&self) -> Result<Client, Failure> {
+        Ok(Client::connect(self.config.options()).await?)
+    }
+}
+
+/// Reads the arguments and does what they say.
+pub(crate) fn main() -> ExitCode {
+    let args = match read_args() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and versions go to stdout and are no failure; nobody is left to tell when that cannot be written.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
+        }
+    };
+    let out = Out::new(args.global.output, args.global.color, args.global.quiet);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            out.error(&format!("cannot start: {error}"));
+            return Exit::Failure.into();
+        }
+    };
+    let outcome = runtime.block_on(run(args, out.clone()));
+    // A read of stdin that nobody waits for any more would hold up the end.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if !failure.text.is_empty() {
+                out.error(&output::printable(&failure.text));
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+/// Parses the arguments, in the colours that they ask for.
+fn read_args() -> Result<Args, clap::Error> {
+    let mut words = std::env::args_os().skip_while(|word| !word.to_string_lossy().starts_with("--color"));
+    let color = words.next().map(|word| word.to_string_lossy().into_owned());
+    let color = match color.as_deref().map(|word| word.strip_prefix("--color=")) {
+        Some(Some(value)) => value.to_owned(),
+        Some(None) => words.next().map_or_else(String::new, |value| value.to_string_lossy().into_owned()),
+        None => String::new(),
+    };
+    let choice = match color.as_str() {
+        "always" => clap::ColorChoice::Always,
+        "never" => clap::ColorChoice::Never,
+        _ => clap::ColorChoice::Auto,
+    };
+    Args::from_arg_matches(&Args::command().color(choice).try_get_matches()?)
+}
+
+async fn run(args: Args, out: Out) -> Outcome {
+    tidemill_common::telemetry::init();
+    match &args.verb {
+        // These need neither configuration nor server.
+        Verb::Completions(args) => return completions::run(args, &out),
+        Verb::Book(book::Args { action: book::Action::ShowCompiled(file) }) => return book::show(file, &out),
+        _ => {}
+    }
+    let failed = |e| Failure::new(Exit::Failure, format!("cannot listen for signals: {e}"));
+    let interrupt = Interrupt::listen().map_err(failed)?;
+    // A bulk submit looks after the first Ctrl-C itself.
+    let patience = if matches!(&args.verb, Verb::Submit(submit) if submit.is_bulk()) { 2 } else { 1 };
+    let config = load(args.global, &out)?;
+    let context = Context { out, config, interrupt: interrupt.clone() };
+    tokio::select! {
+        () = interrupt.told(patience) => Ok(Exit::Interrupted),
+        outcome = dispatch(args.verb, &context) => outcome,
+    }
+}
+
+async fn dispatch(verb: Verb, context: &Context) -> Outcome {
+    match verb {
+        Verb::Submit(args) => Box::pin(submit::run(*args, context)).await,
+        Verb::Status(args) => status::run(&args, context).await,
+        Verb::Wait(args) => wait::run(&args, context).await,
+        Verb::Cancel(args) => cancel::run(&args, context).await,
+        Verb::Explain(args) => explain::run(&args, context).await,
+        Verb::Queue(args) => queue::run(&args, context).await,
+        Verb::Book(args) => book::run(&args, context).await,
+        Verb::Doctor(args) => doctor::run(&args, context).await,
+        Verb::Completions(args) => completions::run(&args, &context.out),
+    }
+}
+
+/// Loads the configuration, and says so when the development server was found.
+fn load(global: Global, out: &Out) -> Result<Config, Failure> {
+    let dir = std::env::current_dir().ok();
+    let named = std::env::var_os("TIDEMILL_PRODUCER_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
+    let file = global.config.or(named);
+    let sources = Sources { dir: dir.as_deref(), file: file.as_deref(), env: None, redis_flag: global.redis };
+    let loaded = config::load(sources).map_err(|mistakes| Failure::usage(mistakes.to_string()))?;
+    if let Origin::File(path) = loaded.origin("redis.url")
+        && path.ends_with(dev::URL_FILE)
+    {
+        out.note(&format!("using the development server {} (from {})", loaded.value.redis.shown_url(), path.display()));
+    }
+    Ok(loaded.value)
+}

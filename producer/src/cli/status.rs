@@ -1,0 +1,53 @@
+//! `producer status`: where tasks are and how they fared.
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use tidemill_producer::Status;
+
+use super::exit::{Exit, Outcome};
+use super::ids::Ids;
+use super::output::printable;
+use super::view::{STATUS_FIELDS, StatusView};
+use super::{Context, words};
+
+/// Questions under way at once.
+const LOOKS: usize = 32;
+
+/// Where tasks are and how they fared
+///
+/// JSON is one object for one id and a list for several; ndjson has a line for each. Exit code 1 when nothing is known of one.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = STATUS_FIELDS)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    ids: Ids,
+}
+
+pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
+    let ids = args.ids.read("status")?;
+    let client = context.connect().await?;
+    let looks = stream::iter(&ids).map(|id| client.status(id)).buffered(LOOKS);
+    let statuses: Vec<Status> = looks.try_collect().await?;
+    let known = statuses.iter().all(|status| status.state.is_some());
+    let views: Vec<StatusView> = ids.iter().zip(&statuses).map(|(id, status)| StatusView::of(id, status)).collect();
+    if context.out.is_table() {
+        let rows = views.iter().zip(&statuses).map(|(view, status)| row(context, view, status)).collect();
+        context.out.table(&["ID", "STATE", "AGENT", "QUEUE", "PRIORITY", "ATTEMPT", "WHAT"], rows)?;
+    } else {
+        context.out.json_each(&views)?;
+    }
+    Ok(if known { Exit::Ok } else { Exit::Failure })
+}
+
+fn row(context: &Context, view: &StatusView, status: &Status) -> Vec<String> {
+    let text = |part: &Option<String>| part.as_deref().map_or_else(|| "-".to_owned(), printable);
+    let what = [&view.gate, &view.worker, &view.progress, &view.error].into_iter().flatten().map(|t| printable(t));
+    vec![
+        view.id.to_string(),
+        context.out.paint(words::paint(status.state), view.state),
+        text(&view.agent),
+        text(&view.queue),
+        view.priority.unwrap_or("-").to_owned(),
+        view.attempt.to_string(),
+        what.collect::<Vec<_>>().join("; "),
+    ]
+}

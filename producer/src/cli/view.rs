@@ -1,0 +1,161 @@
+//! Tasks as they are shown: the fields of the JSON output are a promise.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tidemill_common::envelope;
+use tidemill_common::task::Task;
+use tidemill_producer::{Ended, State, Status, TaskId, Waited};
+
+/// The fields of a status, for the help text.
+pub(crate) const STATUS_FIELDS: &str = "Fields (JSON; null where there is nothing to say, and no result field without a result):
+  id, state         queued, scheduled, parked, running, succeeded, dead, cancelled, expired, or unknown
+  agent, queue, priority, tenant   queue to tenant only while the task has not ended, or is dead
+  gate              what holds a parked task back
+  attempt, losses   runs that counted, runs lost with their worker
+  worker, progress  of a running task
+  due_ms, started_ms, ended_ms     server time
+  error             why it failed, last time
+  result            what the handler returned, as JSON; or result_text, or result_hex";
+
+/// A result: as JSON if it is that, else as text, else in hexadecimal digits.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct ResultView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_hex: Option<String>,
+}
+
+impl ResultView {
+    pub(crate) fn of(bytes: &Bytes) -> Self {
+        if bytes.is_empty() {
+            return Self::default();
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => match serde_json::from_str(text) {
+                Ok(json) => Self { result: Some(json), ..Self::default() },
+                Err(_) => Self { result_text: Some(text.to_owned()), ..Self::default() },
+            },
+            Err(_) => Self { result_hex: Some(bytes.iter().map(|b| format!("{b:02x}")).collect()), ..Self::default() },
+        }
+    }
+}
+
+/// One task's status.
+#[derive(Debug, Serialize)]
+pub(crate) struct StatusView {
+    pub(crate) id: TaskId,
+    pub(crate) state: &'static str,
+    pub(crate) agent: Option<String>,
+    pub(crate) queue: Option<String>,
+    pub(crate) priority: Option<&'static str>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) gate: Option<String>,
+    pub(crate) attempt: u64,
+    pub(crate) losses: u64,
+    pub(crate) worker: Option<String>,
+    pub(crate) progress: Option<String>,
+    pub(crate) due_ms: Option<u64>,
+    pub(crate) started_ms: Option<u64>,
+    pub(crate) ended_ms: Option<u64>,
+    pub(crate) error: Option<String>,
+    #[serde(flatten)]
+    pub(crate) result: ResultView,
+}
+
+fn said(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn time(ms: u64) -> Option<u64> {
+    (ms > 0).then_some(ms)
+}
+
+/// A state's name; a task of which nothing is known is `unknown`.
+pub(crate) fn state_name(state: Option<State>) -> &'static str {
+    state.map_or("unknown", |state| state.as_str())
+}
+
+impl StatusView {
+    pub(crate) fn of(id: &TaskId, status: &Status) -> Self {
+        let ended = Ended::of(id, status);
+        let task = head(id, status);
+        let agent = task.as_ref().map(|t| t.agent.to_string()).or_else(|| said(&status.agent));
+        let error = ended.as_ref().map_or(&status.error, |end| &end.error);
+        Self {
+            id: id.clone(),
+            state: state_name(status.state),
+            agent,
+            queue: task.as_ref().map(|t| t.queue.to_string()),
+            priority: task.as_ref().map(|t| t.priority.as_str()),
+            tenant: task.as_ref().and_then(|t| said(&t.tenant)),
+            gate: status.gate.clone(),
+            attempt: status.attempt,
+            losses: status.losses,
+            worker: said(&status.worker),
+            progress: said(&status.progress),
+            due_ms: time(status.due_ms),
+            started_ms: time(status.started_ms),
+            ended_ms: time(status.ended_ms),
+            error: said(error),
+            result: ended.map_or_else(ResultView::default, |end| ResultView::of(&end.result)),
+        }
+    }
+}
+
+/// What a status's header says of its task. The header ends before the part that only workers read; an empty one is put there.
+pub(crate) fn head(id: &TaskId, status: &Status) -> Option<Task> {
+    const NO_META: [u8; 3] = [0, 1, 0x80];
+    if status.header.is_empty() {
+        return None;
+    }
+    let whole: Bytes = [&status.header[..], &NO_META].concat().into();
+    envelope::open(id.clone(), &whole).ok()
+}
+
+/// What waiting for one task came to.
+#[derive(Debug, Serialize)]
+pub(crate) struct WaitedView {
+    pub(crate) id: TaskId,
+    pub(crate) state: &'static str,
+    pub(crate) timed_out: bool,
+    pub(crate) attempt: Option<u64>,
+    pub(crate) started_ms: Option<u64>,
+    pub(crate) ended_ms: Option<u64>,
+    pub(crate) error: Option<String>,
+    #[serde(flatten)]
+    pub(crate) result: ResultView,
+}
+
+impl WaitedView {
+    pub(crate) fn of(id: &TaskId, waited: &Waited) -> Self {
+        let ended = waited.ended();
+        Self {
+            id: id.clone(),
+            state: state_name(waited.state()),
+            timed_out: matches!(waited, Waited::TimedOut { .. }),
+            attempt: ended.map(|end| end.attempt),
+            started_ms: ended.and_then(|end| time(end.started_ms)),
+            ended_ms: ended.and_then(|end| time(end.ended_ms)),
+            error: ended.and_then(|end| said(&end.error)),
+            result: ended.map_or_else(ResultView::default, |end| ResultView::of(&end.result)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_shown_as_what_it_is() {
+        let json = |bytes: &'static [u8]| serde_json::to_string(&ResultView::of(&Bytes::from_static(bytes))).unwrap();
+        assert_eq!(json(b"{\"a\": 18446744073709551616}"), r#"{"result":{"a": 18446744073709551616}}"#);
+        assert_eq!(json(b"hello"), r#"{"result_text":"hello"}"#);
+        assert_eq!(json(b"\xff\x00"), r#"{"result_hex":"ff00"}"#);
+        assert_eq!(json(b""), "{}");
+    }
+}

@@ -1,0 +1,211 @@
+//! The client: one connection, shared by its clones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_common::book::Book;
+use tidemill_common::name::TaskId;
+use tidemill_common::store::{self, Accepted, Applied, Cancelled, Counts, RedisOptions, Status, Store};
+use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX};
+
+use crate::error::Error;
+use crate::receipt::Receipt;
+use crate::waits::Waits;
+
+/// How much longer than the connection itself the first questions on it may take.
+const FIRST_QUESTIONS: Duration = Duration::from_millis(500);
+/// Pauses before a request that was refused is sent again.
+const REFUSAL_PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+/// Longest trace context, in bytes: the W3C form has 55. A longer one could not be sent.
+const TRACE_BYTES_MAX: usize = 512;
+
+/// How a [`Client`] connects, and what it refuses before it asks.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where Redis is, and how patient to be with it.
+    pub redis: RedisOptions,
+    /// Most waiting tasks of one queue and priority; above it tasks are refused ([`Error::Full`]). 0: no bound.
+    pub waiting_max: u64,
+    /// Largest payload, in bytes.
+    pub payload_bytes_max: usize,
+    /// How many calls of one [`Client::submit_many`] may be in flight; at least 1. With 1, a retry after a lost reply cannot let
+    /// a later batch arrive before an earlier one.
+    pub calls_in_flight: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { redis: RedisOptions::default(), waiting_max: 1_000_000, payload_bytes_max: PAYLOAD_BYTES_MAX, calls_in_flight: 4 }
+    }
+}
+
+impl Options {
+    /// Defaults, with the server at this URL.
+    #[must_use]
+    pub fn at(url: impl Into<String>) -> Self {
+        Self { redis: RedisOptions { url: url.into(), ..RedisOptions::default() }, ..Self::default() }
+    }
+}
+
+/// Hands tasks in and asks after them. Cheap to clone; clones share one connection, and one more while something is waited for.
+///
+/// All methods are cancel safe in this sense: dropping a future may leave its request done or not done, and asking again is safe.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    waits: Arc<Waits>,
+    options: Options,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("options", &self.inner.options).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects, and checks that the server is one that Tidemill runs on. Takes at most `options.redis.connect_timeout_ms` and
+    /// half a second.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] when there is no usable connection in that time; [`Error::Store`] when the URL cannot be read, or the
+    /// server is too old, evicts keys, or holds data of another layout.
+    pub async fn connect(options: Options) -> Result<Self, Error> {
+        use tidemill_common::store::Error::{Refused, Unavailable};
+
+        let patience = Duration::from_millis(options.redis.connect_timeout_ms.max(1)) + FIRST_QUESTIONS;
+        let unreachable = |source| Error::Connect { url: options.redis.shown_url(), source };
+        let store = match tokio::time::timeout(patience, Store::connect(&options.redis)).await {
+            Ok(Ok(store)) => store,
+            Ok(Err(e @ (Unavailable { .. } | Refused { .. }))) => return Err(unreachable(Some(e))),
+            Ok(Err(e)) => return Err(e.into()),
+            Err(_) => return Err(unreachable(None)),
+        };
+        let waits = Arc::new(Waits::new(store.clone()));
+        Ok(Self { inner: Arc::new(Inner { store, waits, options }) })
+    }
+
+    /// Hands one task in.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] before anything is sent; a refusal ([`Error::is_refusal`]); [`Error::Unknown`] when no reply came for
+    /// `options.redis.retry_for_ms`.
+    pub async fn submit(&self, task: NewTask) -> Result<Receipt, Error> {
+        self.check(&task)?;
+        let sent = std::slice::from_ref(&task);
+        let answers = firmly(|| self.inner.store.submit(sent, self.inner.options.waiting_max)).await;
+        let answer = answers.map_err(|e| Error::submit(&task.id, &Arc::new(e)))?.pop();
+        self.receipt(&task, answer.ok_or_else(|| Error::Rejected { id: task.id.clone() })?)
+    }
+
+    /// Where a task is and how it fared.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn status(&self, id: &TaskId) -> Result<Status, Error> {
+        Ok(firmly(|| self.inner.store.status(id, None)).await?)
+    }
+
+    /// Calls a task off: at once if it waits, through its worker if it runs.
+    ///
+    /// # Errors
+    /// When Redis does not answer. Asking again is safe.
+    pub async fn cancel(&self, id: &TaskId) -> Result<Cancelled, Error> {
+        Ok(firmly(|| self.inner.store.cancel(id)).await?)
+    }
+
+    /// What waits, runs and has ended.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn counts(&self) -> Result<Counts, Error> {
+        Ok(firmly(|| self.inner.store.counts()).await?)
+    }
+
+    /// Puts a book of rules in force, at once for all workers. Counters stay as they are, and what runs, runs on.
+    ///
+    /// # Errors
+    /// [`Error::Book`] with all its mistakes, before anything is sent; or when Redis does not answer, and then applying the same
+    /// book again is safe.
+    pub async fn apply_book(&self, book: &Book) -> Result<Applied, Error> {
+        let wrong = book.wrong();
+        if !wrong.is_empty() {
+            return Err(Error::Book(wrong));
+        }
+        let compiled = book.compile();
+        Ok(firmly(|| self.inner.store.apply_book(&compiled)).await?)
+    }
+
+    /// How the client was connected.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Closes the connection, for all clones. Without it, the connection is closed some time after the last clone is dropped.
+    pub async fn close(&self) {
+        self.inner.store.close().await;
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub(crate) fn waits(&self) -> &Arc<Waits> {
+        &self.inner.waits
+    }
+
+    /// All that can be known to be wrong with a task before it is sent.
+    pub(crate) fn check(&self, task: &NewTask) -> Result<(), Error> {
+        task.check_within(self.inner.options.payload_bytes_max)?;
+        if task.meta.traceparent.as_ref().is_some_and(|t| t.len() > TRACE_BYTES_MAX) {
+            return Err(Invalid::Range { what: "trace context", range: "at most 512 bytes" }.into());
+        }
+        Ok(())
+    }
+
+    /// What the server said of a task, as a receipt or a refusal.
+    pub(crate) fn receipt(&self, task: &NewTask, answer: Accepted) -> Result<Receipt, Error> {
+        match answer {
+            Accepted::New(id) => Ok(Receipt::new(self.clone(), id, false)),
+            Accepted::Duplicate(id) => Ok(Receipt::new(self.clone(), id, true)),
+            Accepted::Conflict(id) => Err(Error::Conflict { id }),
+            Accepted::Full => Err(Error::Full {
+                queue: task.queue.clone(),
+                priority: task.priority,
+                waiting_max: self.inner.options.waiting_max,
+            }),
+            Accepted::TooManyQueues => Err(Error::TooManyQueues { queue: task.queue.clone() }),
+            Accepted::Invalid => Err(Error::Rejected { id: task.id.clone() }),
+        }
+    }
+}
+
+/// Asks again, twice, when Redis refuses: while a connection breaks, the first request after it may be told so though nothing was
+/// sent. All requests are safe to send again.
+pub(crate) async fn firmly<T, F>(ask: impl Fn() -> F) -> Result<T, store::Error>
+where
+    F: Future<Output = Result<T, store::Error>>,
+{
+    for pause in REFUSAL_PAUSES {
+        match ask().await {
+            Err(store::Error::Refused { .. }) => tokio::time::sleep(pause).await,
+            answer => return answer,
+        }
+    }
+    ask().await
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The driver's own tasks keep a connection alive until it is told to quit.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let store = self.store.clone();
+            runtime.spawn(async move { store.close().await });
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The program `producer` against a real server: every verb, its exit codes and its output.
+
+#![expect(clippy::unwrap_used, reason = "a panic with its line is a test's report, in its helpers too")]
+
+#[path = "cli/bulk.rs"]
+mod bulk;
+#[path = "cli/failures.rs"]
+mod failures;
+#[path = "cli/submit.rs"]
+mod submit;
+#[path = "cli/support.rs"]
+mod support;
+#[path = "cli/verbs.rs"]
+mod verbs;
+#[path = "cli/waiting.rs"]
+mod waiting;

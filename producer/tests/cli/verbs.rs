@@ -1,0 +1,182 @@
+//! The other verbs.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use serde_json::json;
+use tidemill_common::store::Verb;
+
+use crate::support::{Running, Worker, bare, finish, producer, read_all, run, run_with, server};
+
+#[test]
+fn an_empty_queue_shows_how_to_begin_and_a_watch_goes_on() {
+    let server = server();
+    let url = server.url();
+    let empty = run(&url, &["queue", "--output", "table"]).assert_code(0);
+    assert!(empty.out.contains("producer submit echo '{\"hi\":\"there\"}' --wait"), "{empty:?}");
+    run(&url, &["submit", "a", "1", "--priority", "10"]).assert_code(0);
+    run(&url, &["submit", "a", "1", "--delay", "1h"]).assert_code(0);
+    let counts = run(&url, &["queue"]).json();
+    assert_eq!((&counts["scheduled"], &counts["running"], &counts["workers"]), (&json!(1), &json!(0), &json!(0)));
+    assert_eq!(counts["queues"], json!([{"name": "default", "urgent": 0, "high": 1, "normal": 1, "low": 0, "waiting": 2}]));
+    let table = run(&url, &["queue", "--output", "table"]).out;
+    assert!(table.starts_with("QUEUE") && table.contains("default"), "{table}");
+
+    let watch = Running::start(producer(&url, &["queue", "--watch=100ms", "--output", "ndjson"]));
+    for _ in 0..3 {
+        assert!(watch.out_line().contains("\"scheduled\":1"));
+    }
+    watch.interrupt();
+    watch.end().assert_code(130);
+}
+
+#[test]
+fn status_and_cancel_take_ids_from_stdin_and_tell_what_they_found() {
+    let server = server();
+    let url = server.url();
+    let ids: Vec<String> = (0..3).map(|_| run(&url, &["submit", "a", "1"]).id()).collect();
+    let input = format!("{}\n\n  {}\r\n", ids[0], ids[1]);
+    let seen = run_with(&url, &["status", "-", &ids[2], "--output", "ndjson"], input.as_bytes()).assert_code(0).lines();
+    assert_eq!(seen.iter().map(|s| s["id"].as_str().unwrap()).collect::<Vec<_>>(), ids);
+    let done = run_with(&url, &["cancel", "-"], input.as_bytes()).assert_code(0).json();
+    assert_eq!(done[0], json!({"id": ids[0], "outcome": "cancelled", "state": "queued"}));
+    assert_eq!(run(&url, &["cancel", &ids[0]]).assert_code(0).json()["outcome"], "ended");
+    assert_eq!(run(&url, &["cancel", "nope"]).assert_code(1).json()["outcome"], "unknown");
+    run(&url, &["status", "nope"]).assert_code(1);
+    run(&url, &["status", "a:b"]).assert_code(2);
+    run_with(&url, &["status", "-"], b"\n").assert_code(2);
+    run(&url, &["status"]).assert_code(2);
+}
+
+#[tokio::test]
+async fn explain_names_the_gate_and_what_it_means() {
+    let server = server();
+    let url = server.url();
+    let mut worker = Worker::start(&url, "a").await;
+    let words = |id: &str| run(&url, &["explain", id]).assert_code(0).json()["words"].to_string();
+
+    let unwanted = run(&url, &["submit", "b", "1"]).id();
+    assert!(words(&unwanted).contains("next worker"), "{}", words(&unwanted));
+    worker.claim().await;
+    assert!(words(&unwanted).contains("no worker that asked for work runs agent b"), "{}", words(&unwanted));
+
+    let first = run(&url, &["submit", "a", "1", "--order-key", "{k}"]).id();
+    let behind = run(&url, &["submit", "a", "1", "--order-key", "{k}"]).id();
+    assert!(words(&behind).contains("order key") && words(&behind).contains("{k}"), "{}", words(&behind));
+    let deliveries = worker.claim().await;
+    assert_eq!(deliveries[0].id.as_str(), first);
+    assert!(words(&first).contains("has run it for"), "{}", words(&first));
+    let retry = Verb::Retry { error: "boom".into(), after_ms: 3_600_000 };
+    worker.settle(&deliveries, retry).await;
+    assert!(words(&first).contains("tried again in") && words(&first).contains("boom"), "{}", words(&first));
+
+    run_with(&url, &["book", "apply", "-"], b"revision = 1\n[[limit]]\nmatch = { agent = \"a\" }\nslots = 1\n").assert_code(0);
+    let (one, two) = (run(&url, &["submit", "a", "1"]).id(), run(&url, &["submit", "a", "1"]).id());
+    let deliveries = worker.claim().await;
+    assert_eq!(deliveries[0].id.as_str(), one);
+    assert!(words(&two).contains("all slots of the rule for agent a"), "{}", words(&two));
+    assert!(run(&url, &["explain", "nope"]).assert_code(1).out.contains("Nothing is known"));
+}
+
+#[test]
+fn books_are_applied_once_and_mistakes_come_together() {
+    let server = server();
+    let url = server.url();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("book.toml");
+    let path = file.to_str().unwrap();
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("revision = 7\n[[limit]]\nmatch = { agent = \"gpt4\" }\nslots = 5\nrate = { limit = 60, window_ms = 60000 }\n");
+    run(&url, &["book", "apply", path, "--dry-run"]).assert_code(0);
+    assert_eq!(run(&url, &["book", "apply", path]).assert_code(0).json()["outcome"], "applied");
+    assert_eq!(run(&url, &["book", "apply", path]).assert_code(0).json()["outcome"], "same");
+    let shown = run("redis://127.0.0.1:1", &["book", "show-compiled", path]).assert_code(0).json();
+    assert_eq!(shown, json!({"revision": 7, "masks": ["a"], "rules": [{"field": "a/gpt4", "rules": "s:5;r:60:60000"}]}));
+    write("revision = 7\n[[limit]]\nslots = 6\n");
+    assert_eq!(run(&url, &["book", "apply", path]).assert_code(5).json()["outcome"], "conflict");
+    write("revision = 6\n[[limit]]\nslots = 6\n");
+    assert_eq!(run(&url, &["book", "apply", path]).assert_code(5).json()["in_force"], 7);
+    write("revision = 0\n[[limit]]\n[[limit]]\nslots = 0\n");
+    let bad = run(&url, &["book", "apply", path]).assert_code(2);
+    assert_eq!(bad.err.lines().filter(|line| line.contains("  - ")).count(), 3, "{bad:?}");
+    run(&url, &["book", "apply", "/no/such/file"]).assert_code(2);
+}
+
+#[tokio::test]
+async fn doctor_tells_a_server_without_workers_from_a_well_one() {
+    let server = server();
+    let url = server.url();
+    assert_eq!(run(&url, &["doctor"]).assert_code(0).json()["ok"], true);
+    run(&url, &["submit", "a", "1"]).assert_code(0);
+    let report = run(&url, &["doctor", "--output", "table"]).assert_code(1);
+    assert!(report.out.contains("none is alive, and 1 tasks wait"), "{report:?}");
+    let _worker = Worker::start(&url, "a").await;
+    run(&url, &["doctor"]).assert_code(0);
+}
+
+#[test]
+fn a_server_that_evicts_is_told_by_doctor() {
+    let server = crate::support::server_with(tidemill_embedded::Options::new().config_line("maxmemory-policy allkeys-lru"));
+    let report = run(&server.url(), &["doctor"]).assert_code(1);
+    assert!(report.out.contains("noeviction"), "{report:?}");
+    let refused = run(&server.url(), &["submit", "a", "1"]).assert_code(1);
+    assert!(refused.err.contains("noeviction"), "{refused:?}");
+}
+
+#[test]
+fn help_completions_and_near_misses() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let mut command = bare();
+        command.args(["completions", shell]);
+        assert!(finish(command).assert_code(0).out.contains("producer"), "{shell}");
+    }
+    let with = |args: &[&str]| {
+        let mut command = bare();
+        command.args(args);
+        finish(command)
+    };
+    let help = with(&["--help"]).assert_code(0).out;
+    assert!(help.starts_with("Examples:") && help.contains("TIDEMILL__REDIS__URL") && help.contains("130"), "{help}");
+    let short = with(&["-h"]).assert_code(0).out;
+    assert!(short.lines().count() < 30, "{short}");
+    assert!(with(&["sumbit"]).assert_code(2).err.contains("'submit'"));
+    assert!(with(&["submit", "a", "1", "--prioritty", "low"]).assert_code(2).err.contains("--priority"));
+    with(&[]).assert_code(2);
+    assert!(with(&["--version"]).assert_code(0).out.starts_with("producer "));
+}
+
+#[test]
+fn a_terminal_without_data_gets_help_and_no_wait() {
+    let server = server();
+    for args in [&["submit", "a", "-"][..], &["submit", "a", "--ndjson", "-"], &["status", "-"], &["book", "apply", "-"]] {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let mut command = producer(&server.url(), args);
+        command.stdin(Stdio::from(terminal.slave)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("Usage: ") && said.contains("terminal"), "{said}");
+    }
+}
+
+#[test]
+fn a_terminal_gets_tables_in_colour_unless_it_does_not_want_them() {
+    let server = server();
+    let id = run(&server.url(), &["submit", "a", "1"]).id();
+    let shown = |name: &str, value: &str, args: &[&str]| {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let mut command = producer(&server.url(), &[&["status", &id], args].concat());
+        command.env_remove("NO_COLOR").env("TERM", "xterm").env(name, value).stdout(Stdio::from(terminal.slave));
+        let mut child = command.spawn().unwrap();
+        // Ours of the terminal's ends, so that reading comes to an end with the child.
+        drop(command);
+        let text = read_all(File::from(terminal.master));
+        assert!(child.wait().unwrap().success());
+        text
+    };
+    assert!(shown("X", "1", &[]).contains("\u{1b}["));
+    let plain = shown("NO_COLOR", "1", &[]);
+    assert!(plain.contains("STATE") && !plain.contains('\u{1b}'), "{plain}");
+    assert!(!shown("X", "1", &["--color", "never"]).contains('\u{1b}'));
+    assert!(shown("NO_COLOR", "1", &["--color=always"]).contains('\u{1b}'));
+}

@@ -1,0 +1,42 @@
+//! The model test: random histories of many workers against the real scripts, judged by a reference that knows nothing of them.
+
+mod book;
+mod call;
+mod drain;
+mod fleet;
+mod gates;
+mod judge;
+mod judge_claim;
+mod pair;
+mod plan;
+mod reference;
+mod rng;
+mod run;
+mod snapshot;
+mod steps;
+mod tasks;
+mod whole;
+mod whole_gates;
+mod whole_rest;
+mod wire;
+mod world;
+
+pub use run::{Done, Failure, history, only};
+pub use world::Host;
+
+/// A broken promise, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+/// Whether all is as it should be.
+type Verdict = Result<(), Violation>;
+
+/// Returns a [`Violation`] unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err($crate::model::Violation(format!($($text)+)));
+        }
+    };
+}
+use ensure;

@@ -1,0 +1,137 @@
+//! What lies in Redis, decoded from the documents' description (`common/lua/lib/*.lua` headers), not by the product's code.
+
+/// Reads big-endian fields from the front.
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+    pub fn uint(&mut self, n: usize) -> Option<u64> {
+        Some(self.take(n)?.iter().fold(0, |all, b| all << 8 | u64::from(*b)))
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers below 2^53")]
+    pub fn whole(&mut self) -> Option<u64> {
+        let n = f64::from_be_bytes(self.take(8)?.try_into().ok()?);
+        (n.fract() == 0.0 && (0.0..9e15).contains(&n)).then_some(n as u64)
+    }
+    pub fn str8(&mut self) -> Option<String> {
+        let len = usize::try_from(self.uint(1)?).ok()?;
+        String::from_utf8(self.take(len)?.to_vec()).ok()
+    }
+}
+
+/// The header of an envelope, as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    pub generation: u64,
+    pub seq: u64,
+    pub due: u64,
+    pub expires: u64,
+    /// From the client's flags on.
+    pub client: Vec<u8>,
+}
+
+pub fn envelope(bytes: &[u8]) -> Option<Envelope> {
+    let mut f = Fields(bytes);
+    (f.uint(1)? == 1).then_some(())?;
+    Some(Envelope { generation: f.uint(4)?, seq: f.whole()?, due: f.whole()?, expires: f.whole()?, client: f.0.to_vec() })
+}
+
+/// A row of `B:run`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub fence: u64,
+    pub start: u64,
+    pub attempt: u64,
+    pub max: u64,
+    pub priority: u64,
+    pub flags: u64,
+    pub marks: u64,
+    pub source: u8,
+    pub entry: String,
+    pub worker: String,
+    pub queue: String,
+    pub agent: String,
+    pub taken: Vec<(String, u64)>,
+}
+
+pub const MARK_CANCEL: u64 = 1;
+pub const MARK_HISTORY: u64 = 2;
+pub const MARK_LONE: u64 = 4;
+pub const MARK_TAKEN: u64 = 8;
+
+pub fn row(bytes: &[u8]) -> Option<Row> {
+    let mut f = Fields(bytes);
+    let mut row = Row {
+        fence: f.whole()?,
+        start: f.whole()?,
+        attempt: f.uint(2)?,
+        max: f.uint(2)?,
+        priority: f.uint(1)?,
+        flags: f.uint(1)?,
+        marks: f.uint(1)?,
+        source: *f.take(1)?.first()?,
+        entry: f.str8()?,
+        queue: f.str8()?,
+        agent: f.str8()?,
+        worker: f.str8()?,
+        taken: Vec::new(),
+    };
+    while !f.0.is_empty() {
+        let units = f.uint(2)?;
+        let len = usize::try_from(f.uint(2)?).ok()?;
+        row.taken.push((String::from_utf8(f.take(len)?.to_vec()).ok()?, units));
+    }
+    Some(row)
+}
+
+/// A field of `B:at`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    pub attempts: u64,
+    pub losses: u64,
+    pub lone: u64,
+    pub backs: u64,
+    pub fence: u64,
+    pub error: String,
+}
+
+pub fn at(bytes: &[u8]) -> Option<At> {
+    let mut f = Fields(bytes);
+    Some(At {
+        attempts: f.uint(2)?,
+        losses: f.uint(2)?,
+        lone: f.uint(2)?,
+        backs: f.uint(2)?,
+        fence: f.whole()?,
+        error: String::from_utf8_lossy(f.0).into_owned(),
+    })
+}
+
+/// An outcome record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub letter: u8,
+    pub attempt: u64,
+    pub fence: u64,
+    pub start: u64,
+    pub at: u64,
+    pub data: Vec<u8>,
+}
+
+pub fn outcome(bytes: &[u8]) -> Option<Outcome> {
+    let mut f = Fields(bytes);
+    let letter = *f.take(1)?.first()?;
+    b"dxce".contains(&letter).then_some(())?;
+    Some(Outcome {
+        letter,
+        fence: f.whole()?,
+        attempt: f.uint(2)?,
+        start: f.whole()?,
+        at: f.whole()?,
+        data: f.0.to_vec(),
+    })
+}

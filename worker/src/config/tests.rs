@@ -1,0 +1,111 @@
+use std::path::Path;
+
+use tidemill_common::config::{Loaded, Loader, Mistakes, Origin};
+use tidemill_worker::Options;
+
+use super::{Config, DEFAULTS, load, loader};
+
+fn env(pairs: &[(&str, &str)]) -> Result<Loaded<Config>, Mistakes> {
+    load(loader(None).env(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))))
+}
+
+fn file(text: &str) -> Result<Loaded<Config>, Mistakes> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("worker.toml");
+    std::fs::write(&path, text).unwrap();
+    load(loader(None).file(&path))
+}
+
+#[test]
+fn the_defaults_are_the_librarys() {
+    let loaded = env(&[]).unwrap();
+    let name = loaded.value.options().name;
+    assert_eq!(loaded.value.options(), Options { name, ..Options::default() });
+    assert_eq!(loaded.value.redis, tidemill_common::store::RedisOptions::default());
+    assert_eq!(loaded.value.agent_names(), ["echo", "fail", "noop", "sleep"]);
+    assert!(loaded.origins.values().all(|o| *o == Origin::Default));
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_line_reads() {
+    // What is commented out is an example of a whole section: without its marks it must be right too.
+    let from = DEFAULTS.find("# [agents.words]").unwrap();
+    let example: String = DEFAULTS[from..].lines().map(|l| format!("{}\n", l.trim_start_matches("# "))).collect();
+    let example = example.replace("/srv/words", "/");
+    let loaded = file(&example).unwrap();
+    assert!(loaded.value.agent_names().contains(&"words"));
+    for key in ["profile", "lease", "renew", "sweep", "enabled", "allow_abort", "url_file", "ready_within", "slots"] {
+        assert!(DEFAULTS.contains(key), "{key}");
+    }
+}
+
+#[test]
+fn a_profile_gives_times_and_each_may_be_set_by_itself() {
+    let fast = env(&[("TIDEMILL__WORKER__PROFILE", "fast"), ("TIDEMILL__WORKER__SWEEP", "250ms")]).unwrap().value.options();
+    assert_eq!((fast.lease.as_millis(), fast.renew.as_millis(), fast.sweep.as_millis()), (3_000, 750, 250));
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_at_once() {
+    let Mistakes(wrong) = file(
+        r#"
+        [redis]
+        url = "http://:secret@db"
+        [worker]
+        lease = "2s"
+        agents = ["ecko"]
+        [admin]
+        listen = "9464"
+        [agents.words]
+        kind = "process"
+        concurrency = 0
+        [agents.other]
+        kind = "process"
+        command = ["/no/such/program"]
+        [agents.echo]
+        command = ["x"]
+        "#,
+    )
+    .unwrap_err();
+    let all = wrong.join("\n");
+    for part in [
+        "redis.url: http://db is no URL of a server",
+        "worker.renew is 2.5s; it must be at least 50 ms and at most a third of the lease (2s)",
+        "worker.agents: there is no agent `ecko`; did you mean `echo`?",
+        "worker.agents: no agent is left to run",
+        "admin.listen: \"9464\" is no address",
+        "agents.words.concurrency: must be at least 1",
+        "agents.words.command: is missing",
+        "agents.other.command: \"/no/such/program\" is no program",
+        "agents.echo.command: is only for kind = \"process\"",
+    ] {
+        assert!(all.contains(part), "{part} is missing in:\n{all}");
+    }
+    assert!(!all.contains("secret"), "{all}");
+}
+
+#[test]
+fn agents_are_chosen_and_switched_off() {
+    let chosen = env(&[("TIDEMILL__WORKER__AGENTS", "noop, echo"), ("TIDEMILL__AGENTS__ECHO__ENABLED", "false")]).unwrap();
+    assert_eq!(chosen.value.agent_names(), ["noop"]);
+}
+
+#[test]
+fn secrets_are_masked_when_shown() {
+    let loaded = file(
+        "[redis]\nurl = \"redis://me:hush@db:6379/1\"\n[agents.echo]\nkind = \"process\"\ncommand = [\"sh\"]\nenv = { KEY = \"hush\" }\n",
+    );
+    let shown = loaded.unwrap().show(true);
+    assert!(!shown.contains("hush") && shown.contains("redis.url = \"redis://db:6379/1\""), "{shown}");
+    assert!(shown.contains("agents.echo.env.KEY = \"***\""), "{shown}");
+}
+
+#[test]
+fn a_development_server_that_is_gone_is_not_found() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("dev")).unwrap();
+    std::fs::write(home.path().join("dev/redis.url"), "redis+unix:///gone").unwrap();
+    let read = |loader: Loader| load(loader).unwrap().value.redis.url;
+    assert_eq!(read(loader(Some(home.path()))), "redis://127.0.0.1:6379");
+    assert_eq!(read(loader(Some(Path::new("/nowhere")))), "redis://127.0.0.1:6379");
+}

@@ -1,0 +1,104 @@
+//! What a handler knows of its run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidemill_common::name::{Fence, TaskId};
+use tidemill_common::task::{Invalid, NewTask, Task};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Most follow-ups of one run: what one settle can take in.
+pub const FOLLOW_UPS_MAX: usize = 256;
+
+/// One run of a task. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub(crate) task: Arc<Task>,
+    pub(crate) attempt: u16,
+    pub(crate) losses: u16,
+    pub(crate) fence: Fence,
+    pub(crate) deadline: Instant,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) outbox: Arc<Mutex<Vec<NewTask>>>,
+    pub(crate) progress: Option<mpsc::Sender<(TaskId, Fence, String)>>,
+}
+
+impl Context {
+    /// The task.
+    #[must_use]
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &TaskId {
+        &self.task.id
+    }
+    /// Its payload, byte for byte as it was submitted.
+    #[must_use]
+    pub fn payload(&self) -> &Bytes {
+        &self.task.payload
+    }
+    /// Which attempt this is, from 1. Runs that were lost, handed back or throttled do not count.
+    #[must_use]
+    pub fn attempt(&self) -> u16 {
+        self.attempt
+    }
+    /// How often a run of this task was lost with its worker.
+    #[must_use]
+    pub fn losses(&self) -> u16 {
+        self.losses
+    }
+    /// The number of this delivery; a newer one is larger. Give it to whatever you write to, and let it refuse older ones: only
+    /// that protects against a process that was frozen past its lease.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+    /// A key for the outside (`Idempotency-Key`), the same over all attempts.
+    #[must_use]
+    pub fn idempotency_key(&self) -> &str {
+        self.task.key.as_deref().unwrap_or(self.task.id.as_str())
+    }
+    /// How much of its time is left.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+    /// Completes when the run is to stop: called off, out of time, its lease lost, or the worker shutting down.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + '_ {
+        self.cancel.cancelled()
+    }
+    /// The token behind [`Self::cancelled`], to hand on.
+    #[must_use]
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancel
+    }
+    /// Says how far the run is; at most 256 characters are kept, and only the newest of a burst.
+    pub fn progress(&self, text: impl Into<String>) {
+        if let Some(progress) = &self.progress {
+            // Full means that newer word is on its way: a courtesy is dropped rather than waited for.
+            let _ = progress.try_send((self.task.id.clone(), self.fence, text.into()));
+        }
+    }
+    /// Submits a follow-up: handed in with this run's success, in the same step, so that a run that is repeated cannot double it;
+    /// a run that fails submits nothing.
+    ///
+    /// # Errors
+    /// When the task is not valid, too deep, or there are too many.
+    pub fn submit(&self, mut task: NewTask) -> Result<TaskId, Invalid> {
+        task.depth = self.task.depth.saturating_add(1);
+        task.meta.parent = Some(self.task.id.clone());
+        task.check()?;
+        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if outbox.len() >= FOLLOW_UPS_MAX {
+            return Err(Invalid::Range { what: "follow-ups of one run", range: "at most 256" });
+        }
+        let id = task.id.clone();
+        outbox.push(task);
+        Ok(id)
+    }
+}

@@ -1,0 +1,286 @@
+//! The desk: who runs here, what is on our account, and how much room there is.
+//!
+//! Two counts that are not the same. A *slot* is taken while a handler runs, also one whose lease is lost and that does not stop:
+//! it still uses the machine. A delivery is *held* from the answer to the claim to the answer to the settle, in one life of the
+//! worker: what is held may be settled, and what Redis says we own but is not held is handed back.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tidemill_common::envelope;
+use tidemill_common::name::{AgentName, Fence, TaskId};
+use tidemill_common::store::{Delivery, Offer, SettleItem, Verb};
+use tidemill_common::task::Task;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use super::Event;
+use super::stage::{Delivered, Ended, Finished, Running, Settled, Ticket};
+use crate::handler::{Agent, Registry};
+
+/// The agents of this worker, numbered.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    members: Vec<Member>,
+    numbers: HashMap<AgentName, usize>,
+}
+
+/// One agent.
+pub(crate) struct Member {
+    pub(crate) name: AgentName,
+    pub(crate) agent: Agent,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let mut members: Vec<Member> =
+            registry.iter().map(|(name, agent)| Member { name: name.clone(), agent: agent.clone() }).collect();
+        members.sort_by(|a, b| a.name.cmp(&b.name));
+        let numbers = members.iter().enumerate().map(|(number, m)| (m.name.clone(), number)).collect();
+        Self { members, numbers }
+    }
+
+    pub(crate) fn member(&self, number: usize) -> &Member {
+        &self.members[number]
+    }
+
+    pub(crate) fn names(&self) -> Vec<AgentName> {
+        self.members.iter().map(|m| m.name.clone()).collect()
+    }
+}
+
+/// Why a run was told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its task was called off.
+    CalledOff,
+    /// A newer delivery of its task is current.
+    Stale,
+    /// The worker is to stop, and the grace is over.
+    Stopping,
+}
+
+/// A delivery on our account.
+#[derive(Debug)]
+struct Held {
+    id: TaskId,
+    /// Stops its handler; none once it is being settled.
+    stop: Option<CancellationToken>,
+    why: Option<Why>,
+}
+
+/// The desk.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    crew: Arc<Crew>,
+    concurrency: u32,
+    /// Most deliveries held: bounds what waits to be settled while Redis is slow.
+    held_max: usize,
+    life: u32,
+    running: Vec<u32>,
+    total: u32,
+    held: HashMap<u64, Held>,
+    /// What was closed since [`Desk::watch_closed`], while somebody compares.
+    closed: Option<HashSet<u64>>,
+    /// Called off before the answer to the claim that brings them.
+    called_off: HashSet<u64>,
+    events: UnboundedSender<Event>,
+}
+
+impl Desk {
+    pub(crate) fn new(crew: Arc<Crew>, concurrency: u32, lone: bool, events: UnboundedSender<Event>) -> Self {
+        let running = vec![0; crew.members.len()];
+        // A lone worker's loss counts against whatever it holds: so it holds one delivery, and not the last one's settle as well.
+        let held_max = if lone { 1 } else { 2 * concurrency as usize };
+        let concurrency = if lone { 1 } else { concurrency };
+        Self { crew, concurrency, held_max, life: 0, running, total: 0, held: HashMap::new(), closed: None, called_off: HashSet::new(), events }
+    }
+
+    /// How many handlers run.
+    pub(crate) fn running(&self) -> u32 {
+        self.total
+    }
+
+    /// How many deliveries are on our account.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether a delivery is held, or was closed since [`Self::watch_closed`].
+    pub(crate) fn knows(&self, fence: Fence) -> bool {
+        self.held.contains_key(&fence.0) || self.closed.as_ref().is_some_and(|closed| closed.contains(&fence.0))
+    }
+
+    /// From here on, or no longer, remembers what is closed.
+    pub(crate) fn watch_closed(&mut self, on: bool) {
+        self.closed = on.then(HashSet::new);
+    }
+
+    pub(crate) fn concurrency(&self) -> u32 {
+        self.concurrency
+    }
+
+    /// How many more tasks may run: what the worker has room for, and its agents.
+    pub(crate) fn room(&self) -> u32 {
+        let agents = (0..self.running.len()).fold(0_u32, |sum, agent| sum.saturating_add(self.room_of(agent)));
+        self.room_of_worker().min(agents)
+    }
+
+    fn room_of_worker(&self) -> u32 {
+        let unsettled = u32::try_from(self.held_max.saturating_sub(self.held.len())).unwrap_or(u32::MAX);
+        self.concurrency.saturating_sub(self.total).min(unsettled)
+    }
+
+    fn room_of(&self, agent: usize) -> u32 {
+        self.crew.members[agent].agent.concurrency.map_or(u32::MAX, |most| most.saturating_sub(self.running[agent]))
+    }
+
+    /// What a claim may offer: the agents that have room.
+    pub(crate) fn offers(&self) -> Vec<Offer> {
+        let of_worker = self.room_of_worker();
+        (0..self.crew.members.len())
+            .map(|number| (number, self.room_of(number).min(of_worker)))
+            .filter(|(_, room)| *room > 0)
+            .map(|(number, room)| Offer { agent: self.crew.members[number].name.clone(), room })
+            .collect()
+    }
+
+    /// Delivered → Running: reads the envelope and takes a slot. What cannot be run is given back
+    /// to be settled: dead if it cannot be read.
+    pub(crate) fn open(&mut self, delivered: Delivered) -> Result<Running, SettleItem> {
+        let Delivered { delivery: Delivery { id, fence, attempt, losses, envelope }, now_ms } = delivered;
+        if self.called_off.remove(&fence.0) {
+            // Whatever is settled, the store will cancel it.
+            self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: Some(Why::CalledOff) });
+            return Err(SettleItem { id, fence, verb: Verb::Release, follow_ups: Vec::new() });
+        }
+        let opened = envelope::open(id.clone(), &envelope).map_err(|e| format!("invalid: {e}")).and_then(|task| {
+            let number = self.crew.numbers.get(&task.agent).copied();
+            number.map(|n| (task, n)).ok_or_else(|| "invalid: this worker has no handler for its agent".to_owned())
+        });
+        match opened {
+            Ok((mut task, agent)) => {
+                // Its own memory: a slice would keep the whole reply alive for as long as the slowest task of the batch runs.
+                task.payload = bytes::Bytes::copy_from_slice(&task.payload);
+                let stop = CancellationToken::new();
+                self.running[agent] += 1;
+                self.total += 1;
+                self.held.insert(fence.0, Held { id, stop: Some(stop.clone()), why: None });
+                let ticket = Ticket::new(self.life, fence, agent, self.events.clone());
+                let waited_ms = (attempt == 1 && losses == 0).then(|| now_ms.saturating_sub(ready_ms(&task)));
+                Ok(Running { task, agent, attempt, losses, waited_ms, stop, ticket })
+            }
+            Err(error) => {
+                self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: None });
+                Err(SettleItem { id, fence, verb: Verb::Dead { error }, follow_ups: Vec::new() })
+            }
+        }
+    }
+
+    /// Finished → what is to be settled: frees the slot and judges the end by what we know of the run. None: it is not ours any
+    /// more. And whether its agent had been without room of its own.
+    pub(crate) fn finish(&mut self, finished: Finished) -> (Option<SettleItem>, bool) {
+        let Finished { life, fence, agent, ended, follow_ups } = finished;
+        let was_full = self.crew.members[agent].agent.concurrency.is_some_and(|most| self.running[agent] >= most);
+        self.running[agent] = self.running[agent].saturating_sub(1);
+        self.total = self.total.saturating_sub(1);
+        if life != self.life {
+            return (None, was_full);
+        }
+        let Some(held) = self.held.get_mut(&fence.0).filter(|held| held.stop.is_some()) else { return (None, was_full) };
+        held.stop = None;
+        let verb = judge(ended, held.why);
+        let follow_ups = if matches!(verb, Verb::Done { .. }) { follow_ups } else { Vec::new() };
+        (Some(SettleItem { id: held.id.clone(), fence, verb, follow_ups }), was_full)
+    }
+
+    /// Settled → nothing left.
+    pub(crate) fn close(&mut self, settled: &Settled) {
+        self.held.remove(&settled.fence.0);
+        if let Some(closed) = &mut self.closed {
+            closed.insert(settled.fence.0);
+        }
+    }
+
+    /// Tells one run to stop. False: there is no such run.
+    pub(crate) fn stop(&mut self, fence: Fence, why: Why) -> bool {
+        let Some(held) = self.held.get_mut(&fence.0) else { return false };
+        let Some(stop) = &held.stop else { return false };
+        held.why = held.why.or(Some(why));
+        stop.cancel();
+        true
+    }
+
+    /// A delivery was called off that may be in the answer to a claim on its way: it will not be run.
+    pub(crate) fn expect_called_off(&mut self, fence: Fence) {
+        self.called_off.insert(fence.0);
+    }
+
+    /// The claim is answered and opened: what was expected would have been in it.
+    pub(crate) fn forget_called_off(&mut self) {
+        self.called_off.clear();
+    }
+
+    /// Tells all runs to stop.
+    pub(crate) fn stop_all(&mut self, why: Why) {
+        for held in self.held.values_mut() {
+            if let Some(stop) = &held.stop {
+                held.why = held.why.or(Some(why));
+                stop.cancel();
+            }
+        }
+    }
+
+    /// What still runs, to be handed back as it is: nothing that its handlers say from here on counts.
+    pub(crate) fn give_up(&mut self) -> Vec<SettleItem> {
+        let unfinished = self.held.iter_mut().filter_map(|(fence, held)| {
+            held.stop.take().map(|_| SettleItem {
+                id: held.id.clone(),
+                fence: Fence(*fence),
+                verb: Verb::Release,
+                follow_ups: Vec::new(),
+            })
+        });
+        unfinished.collect()
+    }
+
+    /// The lease is lost: all handlers are stopped and nothing is on our account any more. Slots stay taken until handlers end.
+    pub(crate) fn lose_all(&mut self) {
+        self.stop_all(Why::Stale);
+        self.held.clear();
+        self.closed = None;
+        self.called_off.clear();
+        self.life += 1;
+    }
+
+    /// In which life of the worker we are.
+    pub(crate) fn life(&self) -> u32 {
+        self.life
+    }
+
+    /// A delivery of an earlier life whose end is known and not settled: on our account again.
+    pub(crate) fn adopt(&mut self, item: &SettleItem) {
+        self.held.insert(item.fence.0, Held { id: item.id.clone(), stop: None, why: None });
+    }
+}
+
+/// When a task could have been claimed first, server ms.
+fn ready_ms(task: &Task) -> u64 {
+    task.due_ms.max(task.seq_us / 1000)
+}
+
+/// An answer counts as it is, except a failure of a run that we stopped ourselves: that is no attempt of the task's. (A task that
+/// was called off is cancelled by the store whatever failure is said of it.)
+fn judge(ended: Ended, why: Option<Why>) -> Verb {
+    match (ended, why) {
+        (Ended::Answered(Verb::Retry { .. }) | Ended::Cut, Some(_)) => Verb::Release,
+        (Ended::Answered(verb), _) => verb,
+        (Ended::Cut, None) => Verb::Retry { error: "the run broke off without an answer".into(), after_ms: 1_000 },
+    }
+}

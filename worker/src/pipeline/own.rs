@@ -1,0 +1,76 @@
+//! Own: once a lease, what Redis says this worker owns is compared with what it holds.
+//!
+//! - *It guarantees* that a delivery of which this worker never heard (a claim whose answer could not be read, a settle that the server
+//!   refused) runs again within two leases although the worker lives.
+//! - *It refuses* to hand back what is about to arrive: what is not held when the pages are in may be in the answer to a claim that is
+//!   on its way. So it waits until every claim sent before then is answered, and compares again. Claims sent later are in no page.
+//! - What is settled while the pages come in is on them and not held any more: the desk remembers it meanwhile. (Should one slip
+//!   through, handing it back is stale and changes nothing.)
+
+use std::time::Duration;
+
+use tidemill_common::name::{Fence, TaskId};
+use tidemill_common::store::{SettleItem, Verb};
+use tokio::time::Instant;
+
+use super::claim::Claims;
+use super::desk::Desk;
+
+/// When to compare, and what was found.
+#[derive(Debug)]
+pub(crate) struct Own {
+    every: Duration,
+    next: Instant,
+    in_flight: bool,
+    /// Not held when the pages were in, and the last claim that had been sent by then.
+    strange: Option<(Vec<(TaskId, Fence)>, u64)>,
+}
+
+impl Own {
+    pub(crate) fn new(every: Duration, now: Instant) -> Self {
+        Self { every, next: now + every, in_flight: false, strange: None }
+    }
+
+    /// Whether to ask now; if so, it counts as asked.
+    pub(crate) fn next(&mut self, desk: &mut Desk, now: Instant) -> bool {
+        let ask = !self.in_flight && self.strange.is_none() && self.next <= now;
+        if ask {
+            self.in_flight = true;
+            desk.watch_closed(true);
+        }
+        ask
+    }
+
+    /// When to look again.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (!self.in_flight && self.strange.is_none()).then_some(self.next)
+    }
+
+    /// Takes the pages in; none: they could not be had.
+    pub(crate) fn answered(&mut self, owned: Option<Vec<(TaskId, Fence)>>, desk: &mut Desk, claims: &Claims, now: Instant) {
+        self.in_flight = false;
+        self.next = now + self.every;
+        let strange: Vec<_> = owned.unwrap_or_default().into_iter().filter(|(_, fence)| !desk.knows(*fence)).collect();
+        if strange.is_empty() {
+            desk.watch_closed(false);
+        } else {
+            self.strange = Some((strange, claims.sent()));
+        }
+    }
+
+    /// What is to be handed back, once no claim can bring it any more.
+    pub(crate) fn hand_back(&mut self, desk: &mut Desk, claims: &Claims) -> Vec<SettleItem> {
+        match &self.strange {
+            Some((_, sent)) if claims.answered_up_to() >= *sent => {}
+            _ => return Vec::new(),
+        }
+        let (strange, _) = self.strange.take().unwrap_or_default();
+        let back = strange.into_iter().filter(|(_, fence)| !desk.knows(*fence)).map(|(id, fence)| {
+            tracing::warn!(task = %id, fence = fence.0, "handed back: Redis says that it runs here, and it does not");
+            SettleItem { id, fence, verb: Verb::Release, follow_ups: Vec::new() }
+        });
+        let back = back.collect();
+        desk.watch_closed(false);
+        back
+    }
+}

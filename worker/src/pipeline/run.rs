@@ -1,0 +1,246 @@
+//! Run: Running → Finished. The only stage that is not on the control thread.
+//!
+//! - *It guarantees* that every run ends in one [`Finished`], whatever its handler does: answer, panic, run too long, be cut short.
+//! - *It refuses* results that are too large, and follow-ups that could not be handed in: the task is dead, with the reason.
+//! - *On a crash* of the process nothing is said of the run: its lease runs out, and it counts as lost.
+//!
+//! A run is stopped by its token first; the handler has a moment to answer; then its future is dropped at the await where it is. One
+//! that blocks its thread cannot be stopped: it keeps its slot until it returns, and what it answers then is not heard.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tidemill_common::envelope;
+use tidemill_common::name::{Fence, TaskId};
+use tidemill_common::retry::{CAP_MS_MAX, RetryPolicy};
+use tidemill_common::store::{RedisOptions, Store, Verb};
+use tidemill_common::task::{Keep, NewTask, Task};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Sender, UnboundedSender};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use super::Event;
+use super::desk::Crew;
+use super::stage::{Ended, Finished, Running};
+use crate::handler::{Context, Outcome};
+use crate::metrics::Metrics;
+
+/// How long a handler that was told to stop may take to answer before it is dropped.
+const MOMENT: Duration = Duration::from_millis(100);
+/// Largest result: it goes through Redis and back, and stays there for the result lifetime.
+const RESULT_BYTES_MAX: usize = 1 << 20;
+/// Longest error text that is kept, in bytes: enough for a cause, not for a page.
+const ERROR_BYTES_MAX: usize = 1024;
+/// Longest "not now": whoever says more is asked again, once an hour.
+const THROTTLED_MAX: Duration = Duration::from_hours(1);
+
+/// What every run needs.
+#[derive(Debug)]
+pub(crate) struct Kit {
+    pub(crate) crew: Arc<Crew>,
+    pub(crate) result_ttl: Duration,
+    pub(crate) metrics: Option<Arc<Metrics>>,
+    pub(crate) progress: Sender<(TaskId, Fence, String)>,
+    pub(crate) payloads: Payloads,
+}
+
+/// Fetches payloads that lie apart, on a connection of its own: megabytes must not stand before a renewal.
+#[derive(Debug)]
+pub(crate) struct Payloads {
+    redis: RedisOptions,
+    store: OnceCell<Store>,
+}
+
+impl Payloads {
+    pub(crate) fn new(redis: RedisOptions) -> Self {
+        Self { redis, store: OnceCell::new() }
+    }
+
+    /// Fills in the payload, or says how the run ends without it.
+    async fn fetch(&self, task: &mut Task) -> Result<(), Ended> {
+        let fetched = async {
+            let store = self.store.get_or_try_init(|| Store::connect(&self.redis)).await?;
+            store.payload(task.id.as_str()).await
+        };
+        match fetched.await {
+            Ok(Some(payload)) => {
+                task.payload = payload;
+                Ok(())
+            }
+            Ok(None) => Err(Ended::Answered(Verb::Dead { error: "invalid: its payload is gone".into() })),
+            // Redis is away: no fault of the task's. It is handed back, to run where its payload can be had.
+            Err(e) if e.is_transient() => Err(Ended::Answered(Verb::Release)),
+            Err(e) => Err(Ended::Answered(Verb::Dead { error: format!("invalid: its payload cannot be read: {e}") })),
+        }
+    }
+}
+
+/// Starts runs on the handlers' runtime.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    pub(crate) kit: Arc<Kit>,
+    pub(crate) runtime: Handle,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) events: UnboundedSender<Event>,
+}
+
+impl Runs {
+    /// Starts a batch. It crosses to the other runtime as one task, which then starts the others there: one wake-up for all.
+    pub(crate) fn start(&self, batch: Vec<Running>) {
+        if batch.is_empty() {
+            return;
+        }
+        let (kit, tracker, events) = (Arc::clone(&self.kit), self.tracker.clone(), self.events.clone());
+        let start = async move {
+            for running in batch {
+                let (kit, events) = (Arc::clone(&kit), events.clone());
+                tracker.spawn(async move {
+                    let finished = running.run(&kit).await;
+                    let _ = events.send(Event::Finished(finished));
+                });
+            }
+        };
+        self.tracker.spawn_on(start, &self.runtime);
+    }
+}
+
+impl Running {
+    /// Runs the handler to its end.
+    pub(crate) async fn run(mut self, kit: &Kit) -> Finished {
+        if self.task.payload_apart {
+            let fetched = tokio::select! {
+                fetched = kit.payloads.fetch(&mut self.task) => fetched,
+                () = self.stop.cancelled() => Err(Ended::Cut),
+            };
+            if let Err(ended) = fetched {
+                return self.ticket.finish(ended, Vec::new());
+            }
+        }
+        let began = Instant::now();
+        if let (Some(metrics), Some(waited_ms)) = (&kit.metrics, self.waited_ms) {
+            metrics.started(&self.task, waited_ms);
+        }
+        let Self { task, agent, attempt, losses, stop, ticket, .. } = self;
+        let member = kit.crew.member(agent);
+        let timeout = timeout(&task, member.agent.timeout);
+        let task = Arc::new(task);
+        let outbox = Arc::new(Mutex::new(Vec::new()));
+        let context = Context {
+            task: Arc::clone(&task),
+            attempt,
+            losses,
+            fence: ticket.fence(),
+            deadline: began + timeout,
+            cancel: stop,
+            outbox: Arc::clone(&outbox),
+            progress: Some(kit.progress.clone()),
+        };
+        let span = tracing::info_span!("run", task = %task.id, agent = %task.agent, attempt, fence = ticket.fence().0);
+        let outcome = attend(&*member.agent.handler, context, timeout).instrument(span).await;
+        let (ended, follow_ups) = verdict(outcome, &task, attempt, kit.result_ttl, &outbox);
+        if let Some(metrics) = &kit.metrics {
+            metrics.finished(member.name.as_str(), label(&ended), began.elapsed().as_secs_f64());
+        }
+        ticket.finish(ended, follow_ups)
+    }
+}
+
+/// The task's own time, but never more than the agent's.
+fn timeout(task: &Task, of_agent: Duration) -> Duration {
+    match task.meta.timeout_ms {
+        0 => of_agent,
+        ms => of_agent.min(Duration::from_millis(ms)),
+    }
+}
+
+/// Lets the handler run until it answers, panics, is told to stop, or is out of time. None: it was dropped without an answer.
+async fn attend(handler: &dyn crate::Handler, context: Context, timeout: Duration) -> Option<Outcome> {
+    let (stop, deadline) = (context.cancel.clone(), context.deadline);
+    // Inside the block, so that a panic before the handler's first await is caught as well.
+    let run = AssertUnwindSafe(async { handler.run(context).await }).catch_unwind();
+    let mut run = std::pin::pin!(run.map(|ended| ended.unwrap_or_else(|panic| Outcome::retry(format!("panic: {}", text_of(&*panic))))));
+    let timed_out = tokio::select! {
+        biased;
+        outcome = &mut run => return Some(outcome),
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep_until(deadline) => true,
+    };
+    stop.cancel();
+    match (tokio::time::timeout(MOMENT, run).await.ok(), timed_out) {
+        (None, true) => Some(Outcome::retry(format!("timed out after {timeout:?}"))),
+        (Some(Outcome::Retry { error, .. }), true) => Some(Outcome::retry(format!("timed out after {timeout:?}: {error}"))),
+        (answer, _) => answer,
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("of no text")
+}
+
+/// What is to be settled for an outcome.
+fn verdict(outcome: Option<Outcome>, task: &Task, attempt: u16, result_ttl: Duration, outbox: &Mutex<Vec<NewTask>>) -> (Ended, Vec<NewTask>) {
+    let verb = match outcome {
+        None => return (Ended::Cut, Vec::new()),
+        Some(Outcome::Done(result)) => {
+            let follow_ups = std::mem::take(&mut *outbox.lock().unwrap_or_else(PoisonError::into_inner));
+            let verb = match (task.meta.keep, result.len(), follow_ups.iter().find_map(|t| envelope::seal(t).err())) {
+                (_, _, Some(e)) => dead(format!("a follow-up cannot be handed in: {e}")),
+                (Keep::Keep, bytes, _) if bytes > RESULT_BYTES_MAX => {
+                    dead(format!("result too large: {bytes} bytes; at most {RESULT_BYTES_MAX} are kept"))
+                }
+                (Keep::Keep, ..) => return (Ended::Answered(Verb::Done { result, keep_ms: ms(result_ttl) }), follow_ups),
+                (Keep::Failed | Keep::None, ..) => {
+                    return (Ended::Answered(Verb::Done { result: bytes::Bytes::new(), keep_ms: 0 }), follow_ups);
+                }
+            };
+            verb
+        }
+        Some(Outcome::Retry { error, after }) => {
+            let after_ms = after.map_or_else(|| delay_ms(task, attempt), ms).min(CAP_MS_MAX);
+            Verb::Retry { error: cut(error), after_ms }
+        }
+        Some(Outcome::Throttled { error, until }) => Verb::Throttled { error: cut(error), after_ms: ms(until.min(THROTTLED_MAX)) },
+        Some(Outcome::Dead { reason }) => dead(reason),
+    };
+    (Ended::Answered(verb), Vec::new())
+}
+
+fn dead(reason: String) -> Verb {
+    Verb::Dead { error: cut(reason) }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn delay_ms(task: &Task, attempt: u16) -> u64 {
+    // A policy that was put in by hand is not believed.
+    let policy = task.meta.retry.filter(|p| p.check().is_ok()).unwrap_or_else(RetryPolicy::default);
+    policy.delay_ms(u32::from(attempt), rand::random())
+}
+
+/// Cuts a text to what is kept, between two characters.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
+    text
+}
+
+fn label(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Answered(Verb::Done { .. }) => "done",
+        Ended::Answered(Verb::Retry { .. }) => "retry",
+        Ended::Answered(Verb::Throttled { .. }) => "throttled",
+        Ended::Answered(Verb::Dead { .. }) => "dead",
+        Ended::Answered(Verb::Release) | Ended::Cut => "cut",
+    }
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+//! `worker run`: from a configuration to an exit code.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tidemill_common::config::{Loaded, Mistakes, Origin};
+use tidemill_worker::handler::process::Children;
+use tidemill_worker::metrics::Metrics;
+use tidemill_worker::{Exit, Shutdown, Worker, admin, lone};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::reach::connect;
+
+/// All that ran has ended.
+const DRAINED: u8 = 0;
+/// Something failed.
+pub(crate) const FAILED: u8 = 1;
+/// The command line or the configuration is wrong.
+pub(crate) const USAGE: u8 = 2;
+/// Redis was not reached at the start.
+pub(crate) const UNREACHABLE: u8 = 7;
+/// `EX_TEMPFAIL`: unfinished tasks were handed back.
+const HANDED_BACK: u8 = 75;
+/// Stopped by force, as by an interrupt.
+const FORCED: u8 = 130;
+
+/// Why a command failed, with its exit code.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Configuration(#[from] Mistakes),
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+impl Failure {
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Configuration(_) => USAGE,
+            Self::Unreachable(_) => UNREACHABLE,
+            Self::Other(_) => FAILED,
+        })
+    }
+}
+
+/// Runs a worker until it is told to stop.
+pub(crate) async fn run(loaded: Loaded<Config>) -> Result<ExitCode, Failure> {
+    let config = &loaded.value;
+    let shutdown = Shutdown::on_signals().context("cannot listen to signals")?;
+    let children = Children::start().context("cannot start the thread of the children")?;
+    let metrics = Arc::new(Metrics::new(config.agent_names()));
+    let worker = Worker::new(config.redis.clone(), config.registry(&children), config.options())
+        .context("this worker cannot be made")?
+        .with_metrics(Arc::clone(&metrics));
+    let handle = worker.handle();
+    let stop = CancellationToken::new();
+    let _stopped = stop.clone().drop_guard();
+    // A lone child's parent has the address, and has reached Redis.
+    if !lone::is_child() {
+        let listener = listen(&loaded).await?;
+        let Some(store) = shutdown.drain.run_until_cancelled(connect(&loaded)).await else { return Ok(ExitCode::from(DRAINED)) };
+        if let (store, Some(listener)) = (store?, listener) {
+            tokio::spawn(admin::serve(listener, handle.clone(), metrics, store, stop));
+        }
+    }
+    let (redis, agents) = (config.redis.shown_url(), config.agent_names().join(","));
+    tracing::info!(worker = %handle.id(), redis, agents, concurrency = config.options().concurrency, "starting");
+    let exit = worker.run(shutdown).await.context("the worker broke off")?;
+    // Its threads may be busy; this one may wait for children to end.
+    tokio::task::block_in_place(|| drop(children));
+    Ok(ended(exit))
+}
+
+fn ended(exit: Exit) -> ExitCode {
+    match exit {
+        Exit::Drained => {
+            tracing::info!("stopped; all that ran has ended");
+            ExitCode::from(DRAINED)
+        }
+        Exit::HandedBack(tasks) => {
+            tracing::warn!(tasks, "stopped; what had not ended within the grace was handed back");
+            ExitCode::from(HANDED_BACK)
+        }
+        Exit::Forced => {
+            tracing::warn!("stopped by force");
+            ExitCode::from(FORCED)
+        }
+        Exit::LeaseLost => {
+            tracing::error!("stopped after the lease was lost; others run what had not ended");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Binds the admin listener, if there is to be one, and prints where it is.
+async fn listen(loaded: &Loaded<Config>) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = loaded.value.admin().map_err(|what| Mistakes(vec![what]))? else { return Ok(None) };
+    let anybody_chose_it = *loaded.origin("admin.listen") != Origin::Default;
+    let listener = admin::bind(address, !anybody_chose_it)
+        .await
+        .with_context(|| format!("cannot listen on {address} (admin.listen, from {})", loaded.origin("admin.listen")))?;
+    println!("admin http://{}", listener.local_addr().context("the admin listener has no address")?);
+    Ok(Some(listener))
+}

@@ -1,0 +1,85 @@
+//! Sweep: upkeep on a timer, by the one worker of the fleet that holds it; safe on all of them at once.
+//!
+//! - *It guarantees* that what is due is promoted, what is too late expires, and the deliveries of a worker whose lease has run out are
+//!   taken back, within the lease and one interval, as long as one worker lives.
+//! - *It refuses* long scripts: each call does a bounded part, and this loop calls again while there is more.
+//! - *On a crash* of the holder another takes over when the hold (two intervals) has run out: its next renewal says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_common::name::WorkerId;
+use tidemill_common::store::{Error, Lease, Store};
+use tokio::sync::watch;
+
+use crate::metrics::Metrics;
+use crate::trouble::Trouble;
+
+/// Most calls in one interval: a backlog of due tasks is promoted by claims as well, and other duties have their turn.
+const CALLS_MAX: u32 = 256;
+/// Most calls for one dead worker: all deliveries that a worker can hold, and its rows page by page.
+const RECLAIMS_MAX: u32 = 100_000;
+/// Shortest pause, when something becomes due before the interval is over.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// One life's sweep.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    pub(crate) store: Arc<Store>,
+    pub(crate) me: WorkerId,
+    pub(crate) lease: Lease,
+    pub(crate) every: Duration,
+    pub(crate) poison_after: u32,
+    pub(crate) metrics: Option<Arc<Metrics>>,
+    pub(crate) trouble: Arc<Trouble>,
+}
+
+impl Sweep {
+    /// Sweeps whenever `holds` says that this worker does. Ends with the sender of `holds`.
+    pub(crate) async fn run(self, mut holds: watch::Receiver<bool>) {
+        while holds.wait_for(|holds| *holds).await.is_ok() {
+            let pause = match self.once().await {
+                Ok(next_due) => next_due.map_or(self.every, |due| due.clamp(PAUSE_MIN.min(self.every), self.every)),
+                Err(error) => {
+                    self.trouble.tell("sweep", &error);
+                    self.every
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// All upkeep that is due; when something is due next.
+    async fn once(&self) -> Result<Option<Duration>, Error> {
+        for _ in 0..CALLS_MAX {
+            let swept = self.store.sweep(&self.me, self.lease).await?;
+            if !swept.held {
+                return Ok(None);
+            }
+            let next = (swept.next_due_ms > 0).then(|| Duration::from_millis(swept.next_due_ms.saturating_sub(swept.now_ms)));
+            match &swept.expired {
+                Some(dead) => self.reclaim(dead).await?,
+                None if swept.more => {}
+                None => return Ok(next),
+            }
+        }
+        Ok(Some(PAUSE_MIN))
+    }
+
+    /// Takes back what a dead worker ran.
+    async fn reclaim(&self, dead: &WorkerId) -> Result<(), Error> {
+        let mut all = 0;
+        for _ in 0..RECLAIMS_MAX {
+            let (count, done) = self.store.reclaim(dead, self.poison_after).await?;
+            all += count;
+            if let Some(metrics) = self.metrics.as_ref().filter(|_| count > 0) {
+                metrics.reclaimed(count);
+            }
+            if done {
+                break;
+            }
+        }
+        tracing::info!(worker = %dead, deliveries = all, "reclaimed: its lease had run out");
+        Ok(())
+    }
+}
