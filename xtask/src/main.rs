@@ -2,7 +2,10 @@
 //!
 //! To add one: a module with a `run` function, a variant of [`Chore`] with its help text, and its line in [`run`].
 
+mod bench;
+mod cases;
 mod ci;
+mod demo;
 mod setup;
 mod shell;
 mod test;
@@ -37,8 +40,22 @@ enum Chore {
     /// there is no way.
     Setup(setup::Args),
 
+    /// Watch tasks flow, a worker die, and nothing get lost
+    ///
+    /// Builds, starts a private server and two workers, streams tasks over this repository's own documents through
+    /// them, kills a worker in the middle, and accounts for every task. Under a minute after the build.
+    Demo(demo::Args),
+
+    /// Measure rates, latencies, and Redis CPU and memory a task, on a private server
+    Bench(bench::Args),
+
     /// Set up, build the programs, and run all tests and doctests
     Test(test::Args),
+
+    /// Run the cases: failures of comparable systems in the real world, with workers killed and connections cut
+    ///
+    /// They are part of `test` as well, scaled to minutes. With --full they take the better part of an hour.
+    Cases(cases::Args),
 
     /// Run everything that CI runs, time it, and end with a table
     Ci(ci::Args),
@@ -65,7 +82,10 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> anyhow::Result<()> {
     match chore {
         Chore::Setup(args) => setup::run(&args),
+        Chore::Demo(args) => demo::run(&args),
+        Chore::Bench(args) => bench::run(&args),
         Chore::Test(args) => test::run(&args),
+        Chore::Cases(args) => cases::run(&args),
         Chore::Ci(args) => ci::run(&args),
         Chore::Tidy(args) => tidy::run(&args),
     }
