@@ -8,6 +8,8 @@ call('ZADD', W, num(now + lease), me)
 if begin then call('HSET', B .. ':wa', me, ARGV[5]) end
 local sweep = call('HMGET', B .. ':sweep', 'holder', 'until')
 local till = tonumber(sweep[2] or '0') or 0
-local held = sweep[1] == me or till < now or till > now + tonumber(ARGV[3])
-if held and ARGV[3] ~= '0' then call('HSET', B .. ':sweep', 'holder', me, 'until', num(now + tonumber(ARGV[3]))) end
-return { 1, now, held and ARGV[3] ~= '0' and 1 or 0, call('EXISTS', L .. 'want:*') }
+local mine, may = sweep[1] == me, ARGV[3] ~= '0'
+local held = may and (mine or till < now or till > now + tonumber(ARGV[3]))
+-- Only sweeping makes the hold longer: a worker that renews and does not hear the answers would keep it from all others.
+if held and not mine then call('HSET', B .. ':sweep', 'holder', me, 'until', num(now + tonumber(ARGV[3]))) end
+return { 1, now, held and 1 or 0, call('EXISTS', L .. 'want:*') }

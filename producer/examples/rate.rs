@@ -12,7 +12,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count: u64 = words.next().map_or(Ok(500_000), |word| word.parse())?;
     let client = Client::connect(Options { waiting_max: 0, ..Options::at(url) }).await?;
     let agent: AgentName = "echo".parse()?;
-    let tasks = (0..count).map(|n| NewTask::new(agent.clone(), format!("{{\"n\":{n},\"text\":\"a hundred bytes or so are usual\"}}")));
+    let tasks = (0..count)
+        .map(|n| NewTask::new(agent.clone(), format!("{{\"n\":{n},\"text\":\"a hundred bytes or so are usual\"}}")));
     let began = Instant::now();
     let mut answers = client.submit_all(tasks);
     let mut accepted = 0_u64;

@@ -71,7 +71,9 @@ impl Client {
         let numbered = tasks.enumerate().map(|(number, task)| ((number as u64, task.id.clone()), Some(task)));
         let answers = self.submit_tagged(numbered);
         // Each of them has a task, and so an answer.
-        answers.filter_map(|((number, id), result)| std::future::ready(result.map(|result| Submitted { number, id, result })))
+        answers.filter_map(|((number, id), result)| {
+            std::future::ready(result.map(|result| Submitted { number, id, result }))
+        })
     }
 
     /// As [`Client::submit_many`], for an iterator.

@@ -35,7 +35,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { redis: RedisOptions::default(), waiting_max: 1_000_000, payload_bytes_max: PAYLOAD_BYTES_MAX, calls_in_flight: 4 }
+        Self {
+            redis: RedisOptions::default(),
+            waiting_max: 1_000_000,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            calls_in_flight: 4,
+        }
     }
 }
 

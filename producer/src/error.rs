@@ -61,7 +61,9 @@ pub enum Error {
     #[error("Redis has no memory left (maxmemory is reached): send again once tasks have ended, or give it more")]
     ServerFull,
     /// The deployment has as many queues as it may have.
-    #[error("queue {queue} would be one too many (at most 256): use an existing queue, and tenants or order keys to tell tasks apart")]
+    #[error(
+        "queue {queue} would be one too many (at most 256): use an existing queue, and tenants or order keys to tell tasks apart"
+    )]
     TooManyQueues {
         /// The queue that is not there.
         queue: QueueName,
@@ -103,7 +105,11 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Full { .. } | Self::ServerFull | Self::TooManyQueues { .. } | Self::Conflict { .. } | Self::Rejected { .. }
+            Self::Full { .. }
+                | Self::ServerFull
+                | Self::TooManyQueues { .. }
+                | Self::Conflict { .. }
+                | Self::Rejected { .. }
         )
     }
 

@@ -1,5 +1,8 @@
 //! The integration tests: one binary, one module for each theme.
 
+mod cases;
+mod docs;
+
 use tidemill_tests::server::{self, Reply};
 
 #[test]

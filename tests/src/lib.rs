@@ -2,4 +2,16 @@
 //!
 //! Everything here panics with a message that says what to do, since a test has nobody to hand an error to.
 
+pub mod proxy;
+pub mod lab;
 pub mod server;
+
+/// The Rust in documents, compiled as doctests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../docs/writing-a-handler.md")]
+    struct Handlers;
+}

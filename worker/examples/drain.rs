@@ -25,7 +25,8 @@ async fn main() -> Result<()> {
     let tasks: usize = args.next().map_or(Ok(200_000), |n| n.parse())?;
     let concurrency: u32 = args.next().map_or(Ok(200), |n| n.parse())?;
     let given = args.next();
-    let server = if given.is_none() { Some(tidemill_embedded::Server::start(tidemill_embedded::Options::new())?) } else { None };
+    let server =
+        if given.is_none() { Some(tidemill_embedded::Server::start(tidemill_embedded::Options::new())?) } else { None };
     let url = given.or(server.as_ref().map(tidemill_embedded::Server::url)).unwrap_or_default();
     let redis = RedisOptions { url, ..RedisOptions::default() };
     let store = Store::connect(&redis).await?;
@@ -61,12 +62,20 @@ async fn main() -> Result<()> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let each = 1e6 / tasks as f64;
-    println!("drained {tasks} in {:.2?}: {:.0}/s at concurrency {concurrency}; CPU each: {:.1} µs here, {:.1} µs of the server", began.elapsed(),
-        rate(tasks, began), (cpu("self") - ours) * each, (cpu(&pid) - theirs) * each);
+    println!(
+        "drained {tasks} in {:.2?}: {:.0}/s at concurrency {concurrency}; CPU each: {:.1} µs here, {:.1} µs of the server",
+        began.elapsed(),
+        rate(tasks, began),
+        (cpu("self") - ours) * each,
+        (cpu(&pid) - theirs) * each
+    );
 
-    if let Some(tidemill_embedded::Reply::Bulk(stats)) = server.as_ref().map(|s| s.command(&["INFO", "commandstats"])).transpose()? {
+    if let Some(tidemill_embedded::Reply::Bulk(stats)) =
+        server.as_ref().map(|s| s.command(&["INFO", "commandstats"])).transpose()?
+    {
         let stats = String::from_utf8_lossy(&stats).into_owned();
-        let scripts = stats.lines().find_map(|l| l.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or_default().to_owned();
+        let scripts =
+            stats.lines().find_map(|l| l.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or_default().to_owned();
         println!("scripts since the start, submits included: {scripts}");
     }
     let mut pickups = Vec::new();
@@ -80,8 +89,12 @@ async fn main() -> Result<()> {
         }
     }
     pickups.sort();
-    println!("from submit to handler, one at a time: p50 {:.2?}, p99 {:.2?}, max {:.2?}", pickups[pickups.len() / 2],
-        pickups[pickups.len() * 99 / 100], pickups[pickups.len() - 1]);
+    println!(
+        "from submit to handler, one at a time: p50 {:.2?}, p99 {:.2?}, max {:.2?}",
+        pickups[pickups.len() / 2],
+        pickups[pickups.len() * 99 / 100],
+        pickups[pickups.len() - 1]
+    );
     shutdown.drain.cancel();
     println!("{:?}", running.await??);
     Ok(())

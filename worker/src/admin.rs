@@ -151,5 +151,6 @@ async fn scale(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 async fn elsewhere(uri: Uri) -> Response {
-    (StatusCode::NOT_FOUND, format!("nothing is at {}; there are /metrics, /livez, /readyz, /v1/scale\n", uri.path())).into_response()
+    (StatusCode::NOT_FOUND, format!("nothing is at {}; there are /metrics, /livez, /readyz, /v1/scale\n", uri.path()))
+        .into_response()
 }

@@ -62,7 +62,7 @@ pub(crate) enum Config {
         #[arg(long)]
         origins: bool,
         #[command(flatten)]
-        settings: Settings,
+        settings: Box<Settings>,
     },
     /// The annotated defaults: every key and what it means
     Defaults,
@@ -138,13 +138,16 @@ impl Settings {
         if let Some(file) = &self.config {
             loader = loader.file(file);
         }
-        self.flags().into_iter().fold(loader.env_of_process(), |l, (name, key, value)| l.flag(name, key, value.cloned()))
+        self.flags()
+            .into_iter()
+            .fold(loader.env_of_process(), |l, (name, key, value)| l.flag(name, key, value.cloned()))
     }
 
     /// The same flags again, for a child.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let config = self.config.iter().flat_map(|path| [OsString::from("--config"), path.into()]);
-        let given = self.flags().into_iter().filter_map(|(name, _, value)| Some(OsString::from(format!("{name}={}", value?))));
+        let given =
+            self.flags().into_iter().filter_map(|(name, _, value)| Some(OsString::from(format!("{name}={}", value?))));
         config.chain(given).collect()
     }
 

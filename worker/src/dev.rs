@@ -40,7 +40,8 @@ pub(crate) async fn run(dev: Dev) -> Result<ExitCode, Failure> {
     let loaded = config::load(dev.settings.add_to(config::loader(None)))?;
     let shutdown = Shutdown::on_signals().context("cannot listen to signals")?;
     let server = start_server(&data)?;
-    let url_file = UrlFile::write(&data, &server.url()).with_context(|| format!("cannot write into {}", data.display()))?;
+    let url_file =
+        UrlFile::write(&data, &server.url()).with_context(|| format!("cannot write into {}", data.display()))?;
     let admin = admin_address(&loaded).await?;
     let settings = dev.settings.at(server.url(), admin.map_or_else(|| OFF.to_owned(), |a| a.to_string()));
     let mut crew = Crew { server, data, here, admin, settings, shutdown, announced: false };
@@ -63,7 +64,9 @@ fn start_server(data: &Path) -> Result<Server, Failure> {
 async fn admin_address(loaded: &Loaded<Config>) -> Result<Option<SocketAddr>, Failure> {
     let Some(wanted) = loaded.value.admin().map_err(|what| anyhow!(what))? else { return Ok(None) };
     let anybody_chose_it = *loaded.origin("admin.listen") != Origin::Default;
-    let bound = admin::bind(wanted, !anybody_chose_it).await.with_context(|| format!("cannot listen on {wanted} (admin.listen)"))?;
+    let bound = admin::bind(wanted, !anybody_chose_it)
+        .await
+        .with_context(|| format!("cannot listen on {wanted} (admin.listen)"))?;
     Ok(Some(bound.local_addr().context("the admin listener has no address")?))
 }
 
@@ -161,7 +164,7 @@ impl Crew {
         }
         if !self.announced && self.is_up().await {
             self.announced = true;
-            print!("{}", self.banner(worker.unwrap_or_default(), loaded));
+            crate::say(&self.banner(worker.unwrap_or_default(), loaded));
         }
         Ok(())
     }

@@ -28,7 +28,10 @@ pub(crate) fn ask(url: &str) -> Result<(), String> {
     let no = |why: &dyn std::fmt::Display| format!("{host} does not answer: {why}");
     let address = host.to_socket_addrs().map_err(|e| no(&e))?.next().ok_or_else(|| no(&"it has no address"))?;
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| no(&e))?;
-    stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE))).map_err(|e| no(&e))?;
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+        .map_err(|e| no(&e))?;
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(|e| no(&e))?;
     let mut answer = Vec::new();

@@ -69,7 +69,8 @@ pub(crate) async fn keep(program: Program, work: Arc<Notify>, drain: Cancellatio
             () = drain.cancelled() => return,
             () = work.notified() => {}
         }
-        pause = if last.is_some_and(|at| at.elapsed() < NEW_AFTER + pause) { (pause * 2).min(PAUSE.1) } else { PAUSE.0 };
+        pause =
+            if last.is_some_and(|at| at.elapsed() < NEW_AFTER + pause) { (pause * 2).min(PAUSE.1) } else { PAUSE.0 };
         let ended = match start(&program).await {
             Ok(child) => attend(child, &drain, &force).await,
             Err(error) => Err(error),
@@ -90,7 +91,9 @@ pub(crate) async fn keep(program: Program, work: Arc<Notify>, drain: Cancellatio
 
 async fn start(program: &Program) -> std::io::Result<Child> {
     let command = program.command();
-    let child = tokio::task::spawn_blocking(move || spawn_from_keeper_thread(command)).await.map_err(std::io::Error::other)??;
+    let child = tokio::task::spawn_blocking(move || spawn_from_keeper_thread(command))
+        .await
+        .map_err(std::io::Error::other)??;
     tracing::info!(pid = child.id(), "started a child for lone work");
     Ok(child)
 }

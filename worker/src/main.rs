@@ -7,6 +7,7 @@ mod health;
 mod reach;
 mod run;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -35,14 +36,20 @@ fn command(command: Command) -> Result<ExitCode, Failure> {
         Command::Dev(dev) => runtime()?.block_on(dev::run(dev)),
         Command::Health(health) => Ok(ask(&health)?),
         Command::Config(cli::Config::Defaults) => {
-            print!("{}", config::DEFAULTS);
+            say(config::DEFAULTS);
             Ok(ExitCode::SUCCESS)
         }
         Command::Config(cli::Config::Show { origins, settings }) => {
-            print!("{}", load(&settings)?.show(origins));
+            say(&load(&settings)?.show(origins));
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Writes to standard output. That nobody reads it (`… | head`) is no reason to fail.
+fn say(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 fn load(settings: &cli::Settings) -> Result<Loaded<config::Config>, Failure> {

@@ -95,10 +95,15 @@ impl Options {
         let n = self.concurrency;
         must((1..=CONCURRENCY_MAX).contains(&n), format!("concurrency is {n}; it must be 1 to {CONCURRENCY_MAX}"));
         let (lease, renew, sweep) = (self.lease, self.renew, self.sweep);
-        must((LEASE_MIN..=LEASE_MAX).contains(&lease), format!("lease is {lease:?}; it must be {LEASE_MIN:?} to {LEASE_MAX:?}"));
+        must(
+            (LEASE_MIN..=LEASE_MAX).contains(&lease),
+            format!("lease is {lease:?}; it must be {LEASE_MIN:?} to {LEASE_MAX:?}"),
+        );
         must(
             renew >= Duration::from_millis(50) && renew * 3 <= lease,
-            format!("renew is {renew:?}; it must be at least 50 ms and at most a third of the lease ({lease:?}), so that two may fail"),
+            format!(
+                "renew is {renew:?}; it must be at least 50 ms and at most a third of the lease ({lease:?}), so that two may fail"
+            ),
         );
         must(
             sweep >= Duration::from_millis(50) && sweep * 2 <= lease,

@@ -63,13 +63,21 @@ pub(crate) async fn run(loaded: Loaded<Config>) -> Result<ExitCode, Failure> {
     // A lone child's parent has the address, and has reached Redis.
     if !lone::is_child() {
         let listener = listen(&loaded).await?;
-        let Some(store) = shutdown.drain.run_until_cancelled(connect(&loaded)).await else { return Ok(ExitCode::from(DRAINED)) };
+        let Some(store) = shutdown.drain.run_until_cancelled(Box::pin(connect(&loaded))).await else {
+            return Ok(ExitCode::from(DRAINED));
+        };
         if let (store, Some(listener)) = (store?, listener) {
-            tokio::spawn(admin::serve(listener, handle.clone(), metrics, store, stop));
+            let served = admin::serve(listener, handle.clone(), metrics, store, stop);
+            tokio::spawn(async {
+                if let Err(error) = served.await {
+                    tracing::error!(%error, "the admin listener broke off");
+                }
+            });
         }
     }
-    let (redis, agents) = (config.redis.shown_url(), config.agent_names().join(","));
-    tracing::info!(worker = %handle.id(), redis, agents, concurrency = config.options().concurrency, "starting");
+    let (redis, from) = (config.redis.shown_url(), loaded.origin("redis.url"));
+    let (agents, concurrency) = (config.agent_names().join(","), config.options().concurrency);
+    tracing::info!(worker = %handle.id(), redis, redis_from = %from, agents, concurrency, "starting");
     let exit = worker.run(shutdown).await.context("the worker broke off")?;
     // Its threads may be busy; this one may wait for children to end.
     tokio::task::block_in_place(|| drop(children));
@@ -101,9 +109,10 @@ fn ended(exit: Exit) -> ExitCode {
 async fn listen(loaded: &Loaded<Config>) -> Result<Option<TcpListener>, Failure> {
     let Some(address) = loaded.value.admin().map_err(|what| Mistakes(vec![what]))? else { return Ok(None) };
     let anybody_chose_it = *loaded.origin("admin.listen") != Origin::Default;
-    let listener = admin::bind(address, !anybody_chose_it)
-        .await
-        .with_context(|| format!("cannot listen on {address} (admin.listen, from {})", loaded.origin("admin.listen")))?;
-    println!("admin http://{}", listener.local_addr().context("the admin listener has no address")?);
+    let listener = admin::bind(address, !anybody_chose_it).await.with_context(|| {
+        format!("cannot listen on {address} (admin.listen, from {})", loaded.origin("admin.listen"))
+    })?;
+    let address = listener.local_addr().context("the admin listener has no address")?;
+    crate::say(&format!("admin http://{address}\n"));
     Ok(Some(listener))
 }

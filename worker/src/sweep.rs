@@ -56,7 +56,8 @@ impl Sweep {
             if !swept.held {
                 return Ok(None);
             }
-            let next = (swept.next_due_ms > 0).then(|| Duration::from_millis(swept.next_due_ms.saturating_sub(swept.now_ms)));
+            let next =
+                (swept.next_due_ms > 0).then(|| Duration::from_millis(swept.next_due_ms.saturating_sub(swept.now_ms)));
             match &swept.expired {
                 Some(dead) => self.reclaim(dead).await?,
                 None if swept.more => {}

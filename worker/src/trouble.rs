@@ -26,8 +26,11 @@ impl Trouble {
         Self { metrics, pulse, said: Mutex::new(None), unsaid: AtomicU64::new(0) }
     }
 
-    /// Tells of one error.
+    /// Tells of one error. A lost lease is none of Redis's, and told elsewhere.
     pub(crate) fn tell(&self, op: &'static str, error: &Error) {
+        if matches!(error, Error::Gone) {
+            return;
+        }
         self.pulse.trouble();
         if let Some(metrics) = &self.metrics {
             metrics.redis_error(op, error.reason().as_str());

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tidemill_common::name::WorkerId;
 use tidemill_common::store::{Clock, RedisOptions};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use crate::lone::{self, Program};
@@ -48,7 +49,10 @@ pub struct Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("options", &self.setup.options).field("registry", &self.setup.registry).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("options", &self.setup.options)
+            .field("registry", &self.setup.registry)
+            .finish_non_exhaustive()
     }
 }
 
@@ -70,7 +74,9 @@ impl Worker {
         }
         let id = WorkerId::incarnate(&options.name).map_err(|e| Error::Options(vec![e.to_string()]))?;
         let pulse = Arc::new(Pulse::new(id));
-        Ok(Self { setup: Setup { redis, clock: Clock::Server, registry, options, metrics: None, program: None, pulse } })
+        Ok(Self {
+            setup: Setup { redis, clock: Clock::Server, registry, options, metrics: None, program: None, pulse },
+        })
     }
 
     /// Counts in these metrics.
@@ -113,11 +119,13 @@ impl Worker {
             .enable_all()
             .build()
             .map_err(start("handlers' runtime"))?;
-        let control = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(start("control runtime"))?;
+        let control =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(start("control runtime"))?;
         // Its own token: the caller's may be shared with workers that go on.
         let wishes = Shutdown { drain: shutdown.drain.child_token(), force: shutdown.force.child_token() };
         let dropped = wishes.force.clone().drop_guard();
         let (setup, runs_on, inner) = (self.setup, handlers.handle().clone(), wishes.clone());
+        let _background = Background(Some(handlers));
         let (say, ended) = oneshot::channel();
         std::thread::Builder::new()
             .name("tidemill-control".into())
@@ -133,10 +141,19 @@ impl Worker {
             exit = ended => exit.unwrap_or(Err(Error::Broken)),
             () = too_late(&wishes) => Ok(Exit::Forced),
         };
-        // Handlers that block their thread stay behind; the end of the process is theirs.
-        handlers.shutdown_background();
         dropped.disarm();
         exit
+    }
+}
+
+/// A runtime that is not waited for when it is dropped: handlers that block their thread stay behind, and end with the process.
+struct Background(Option<Runtime>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -229,7 +246,8 @@ impl Pulse {
 
     /// The lease is good until then.
     pub(crate) fn leased(&self, ends: Option<Instant>) {
-        let ends = ends.map_or(0, |at| u64::try_from(at.saturating_duration_since(self.made).as_millis()).unwrap_or(u64::MAX));
+        let ends =
+            ends.map_or(0, |at| u64::try_from(at.saturating_duration_since(self.made).as_millis()).unwrap_or(u64::MAX));
         self.lease_ends.store(ends, Ordering::Relaxed);
         self.troubled.store(false, Ordering::Relaxed);
     }

@@ -35,8 +35,9 @@ local function claim_close(seq)
     local agent = string.match(name, '^want:([^*].*)$')
     if agent then ring_able(agent) end
   end
-  if C.n >= C.most or C.looks <= 0 or C.ghosts <= 0 then RING = true
-  elseif not C.lone then call('SADD', IDLE, C.me) end
+  -- whoever got less than it asked for sleeps, also when it was cut short: the ring then wakes it, or another
+  if C.n < C.most and not C.lone then call('SADD', IDLE, C.me) end
+  if C.n >= C.most or C.looks <= 0 or C.ghosts <= 0 then RING = true end
   finish_flush() flush()
   for key, entries in pairs(C.acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
   C.out[3], C.out[4] = next_due(), call('EXISTS', L .. 'want:*')

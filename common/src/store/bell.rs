@@ -3,8 +3,9 @@
 //! It listens to the process's own control list first, then, if asked, to the doorbell: a worker without room must not take a ring
 //! that it cannot use. A read that outlives its time by the grace means a dead connection: it is made anew.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use fred::error::ErrorKind;
 use fred::interfaces::{ClientLike, KeysInterface, ListInterface};
 use fred::prelude::{Client, Options};
 
@@ -82,10 +83,13 @@ impl Bell {
             keys.push(self.base.bell());
         }
         let options = Options { timeout: Some(most + GRACE), max_attempts: Some(1), ..Options::default() };
+        let began = Instant::now();
         let heard: Result<Option<(String, String)>, _> =
             self.client.with_options(&options).blpop(keys, most.as_secs_f64()).await;
         match heard {
             Ok(None) => Ok(Heard::Nothing),
+            // The client turns the server's "nothing in that time" into an error of the same kind as its own "no answer in time".
+            Err(e) if *e.kind() == ErrorKind::Timeout && began.elapsed() < most + GRACE / 2 => Ok(Heard::Nothing),
             Ok(Some((_, note))) => Ok(read_note(&note)),
             Err(e) => {
                 // Not awaited to its end: while the server is away this would wait for it.

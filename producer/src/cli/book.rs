@@ -88,10 +88,14 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     let (outcome, in_force, words) = match client.apply_book(&book).await? {
         Applied::Applied => ("applied", Some(revision), format!("revision {revision} is in force")),
         Applied::Same => ("same", Some(revision), format!("revision {revision} was in force already")),
-        Applied::Conflict => {
-            ("conflict", Some(revision), format!("revision {revision} is in force with other content: give the new one a higher number"))
+        Applied::Conflict => (
+            "conflict",
+            Some(revision),
+            format!("revision {revision} is in force with other content: give the new one a higher number"),
+        ),
+        Applied::Older(newer) => {
+            ("older", Some(newer), format!("revision {newer} is in force, which is newer than {revision}"))
         }
-        Applied::Older(newer) => ("older", Some(newer), format!("revision {newer} is in force, which is newer than {revision}")),
     };
     if context.out.is_table() {
         context.out.line(&words)?;
@@ -111,7 +115,10 @@ pub(crate) fn show(file: &File, out: &Out) -> Outcome {
     let rules: Vec<_> = compiled.fields.iter().map(|(field, rules)| RuleView { field, rules }).collect();
     if out.is_table() {
         out.line(&format!("revision {}, masks {}", compiled.revision, compiled.masks))?;
-        out.table(&["FIELD", "RULES"], rules.iter().map(|r| vec![super::output::printable(r.field), r.rules.to_owned()]).collect())?;
+        out.table(
+            &["FIELD", "RULES"],
+            rules.iter().map(|r| vec![super::output::printable(r.field), r.rules.to_owned()]).collect(),
+        )?;
     } else {
         out.json(&CompiledView { revision: compiled.revision, masks, rules })?;
     }
@@ -129,7 +136,10 @@ fn read(path: &Path) -> Result<Book, Failure> {
         }
         stdin.lock().take(BOOK_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
     } else {
-        std::fs::File::open(path).and_then(|file| file.take(BOOK_BYTES_MAX).read_to_string(&mut text)).map_err(failed)?;
+        std::fs::File::open(path)
+            .and_then(|file| file.take(BOOK_BYTES_MAX).read_to_string(&mut text))
+            .map_err(failed)?;
     }
-    Book::parse(&text).map_err(|mistakes| Failure::usage(format!("the book {shown} has mistakes:\n  - {}", mistakes.join("\n  - "))))
+    Book::parse(&text)
+        .map_err(|mistakes| Failure::usage(format!("the book {shown} has mistakes:\n  - {}", mistakes.join("\n  - "))))
 }

@@ -45,8 +45,9 @@ struct Summary {
     problems: Vec<AnswerView>,
     #[serde(skip)]
     unreachable: Option<String>,
+    /// The first and the last line of unknown outcome.
     #[serde(skip)]
-    first_unknown: Option<u64>,
+    unknown_lines: Option<(u64, u64)>,
 }
 
 impl Summary {
@@ -56,7 +57,8 @@ impl Summary {
 
     /// Duplicates are in, which is what was wanted, unless they were to be refused.
     fn exit(&self, fail_on_duplicate: bool) -> Exit {
-        let (good, twice) = if fail_on_duplicate { (self.accepted, self.duplicate) } else { (self.accepted + self.duplicate, 0) };
+        let (good, twice) =
+            if fail_on_duplicate { (self.accepted, self.duplicate) } else { (self.accepted + self.duplicate, 0) };
         match (good, self.problem_count() + twice) {
             (_, 0) => Exit::Ok,
             (0, _) if self.unknown > 0 => Exit::Unreachable,
@@ -92,7 +94,8 @@ pub(crate) async fn run(args: Args, path: &Path, context: &Context) -> Outcome {
         clock,
     });
     let began = Instant::now();
-    let lines = stream::unfold(chunks, |mut chunks| async move { Some((chunks.recv().await?, chunks)) }).flat_map(stream::iter);
+    let lines =
+        stream::unfold(chunks, |mut chunks| async move { Some((chunks.recv().await?, chunks)) }).flat_map(stream::iter);
     let stopped = context.interrupt.clone();
     let until = async move { stopped.told(1).await };
     let mut answers = client.submit_tagged(lines.take_until(Box::pin(until)));
@@ -129,21 +132,21 @@ fn close(summary: &Summary, fail_on_duplicate: bool, interrupted: bool, context:
     if summary.problem_count() > PROBLEMS_SHOWN && out.format != Format::Ndjson {
         out.note(&format!("{} more problems; --output ndjson shows all", summary.problem_count() - PROBLEMS_SHOWN));
     }
-    let unsure = if summary.unknown > 0 {
+    let unsure = summary.unknown_lines.map_or_else(String::new, |(first, last)| {
         format!(
-            "\n  {} lines are of unknown outcome; those with a key or an id of their own can be sent again safely",
-            summary.unknown
+            "\n  of unknown outcome, between lines {first} and {last}: `producer status` knows those ids that are in \
+             (--output ndjson shows them); lines with a key or an id of their own can simply be sent again"
         )
-    } else {
-        String::new()
-    };
-    let next = summary.first_unknown.unwrap_or(summary.last_line + 1);
-    let on = format!("{}{unsure}\n  to go on: the same command with --from-line {next}", summary.words());
+    });
+    let on =
+        format!("{}{unsure}\n  to go on: the same command with --from-line {}", summary.words(), summary.last_line + 1);
     if interrupted {
         return Err(Failure::new(Exit::Interrupted, format!("interrupted: {on}")));
     }
     match (&summary.unreachable, summary.exit(fail_on_duplicate)) {
-        (Some(why), exit) => Err(Failure::new(exit, format!("stopped, since Redis does not answer as it should ({why}): {on}"))),
+        (Some(why), exit) => {
+            Err(Failure::new(exit, format!("stopped, since Redis does not answer as it should ({why}): {on}")))
+        }
         (None, exit) => Ok(exit),
     }
 }
@@ -187,7 +190,8 @@ impl Report<'_> {
             _ => summary.refused += 1,
         }
         if view.outcome == "unknown" {
-            summary.first_unknown.get_or_insert(line.number);
+            let first = summary.unknown_lines.map_or(line.number, |(first, _)| first);
+            summary.unknown_lines = Some((first, line.number));
             summary.unreachable = answer.and_then(Result::err).as_ref().and_then(std::error::Error::source).map(chain);
         }
         self.bar.set_position(line.end);

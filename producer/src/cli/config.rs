@@ -79,7 +79,10 @@ impl Config {
         const PAYLOAD_BYTES_LIMIT: usize = 64 << 20;
         let mut wrong = Vec::new();
         if self.redis.command_timeout_ms == 0 || self.redis.connect_timeout_ms == 0 {
-            wrong.push("redis.command_timeout_ms, redis.connect_timeout_ms: at least 1, so that nothing waits for ever".to_owned());
+            wrong.push(
+                "redis.command_timeout_ms, redis.connect_timeout_ms: at least 1, so that nothing waits for ever"
+                    .to_owned(),
+            );
         }
         if !(1..=64).contains(&self.submit.calls_in_flight) {
             wrong.push("submit.calls_in_flight: 1 to 64".to_owned());
@@ -126,12 +129,19 @@ mod tests {
         std::fs::write(dir.path().join(super::super::dev::URL_FILE), "redis+unix:///dev").unwrap();
         let url = |sources| load(sources).unwrap().value.redis.url;
         let env = || Some(vec![("TIDEMILL__REDIS__URL".to_owned(), "redis://env".to_owned())]);
-        assert_eq!(url(Sources { dir: Some(dir.path()), env: Some(Vec::new()), ..Sources::default() }), "redis+unix:///dev");
+        assert_eq!(
+            url(Sources { dir: Some(dir.path()), env: Some(Vec::new()), ..Sources::default() }),
+            "redis+unix:///dev"
+        );
         assert_eq!(url(Sources { dir: Some(dir.path()), env: env(), ..Sources::default() }), "redis://env");
         let flag = Some("redis://flag".to_owned());
         assert_eq!(url(Sources { dir: Some(dir.path()), env: env(), redis_flag: flag, file: None }), "redis://flag");
 
-        let env = [("TIDEMILL__SUBMIT__WAITING_MAXX", "1"), ("TIDEMILL__WAIT__TIMEOUT", "soon"), ("TIDEMILL__SUBMIT__CALLS_IN_FLIGHT", "0")];
+        let env = [
+            ("TIDEMILL__SUBMIT__WAITING_MAXX", "1"),
+            ("TIDEMILL__WAIT__TIMEOUT", "soon"),
+            ("TIDEMILL__SUBMIT__CALLS_IN_FLIGHT", "0"),
+        ];
         let env = Some(env.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec());
         let mistakes = load(Sources { env, ..Sources::default() }).unwrap_err();
         assert_eq!(mistakes.0.len(), 3, "{mistakes}");

@@ -89,12 +89,19 @@ async fn ask(client: &Client) -> Result<Vec<Check>, Error> {
     let counts = client.counts().await?;
     let took = began.elapsed();
     let quick = if took < ROUND_TRIP_SLOW { Verdict::Good } else { Verdict::Care };
-    let mut checks = vec![check("round trip", quick, format!("{:.1} ms", took.as_secs_f64() * 1e3)), clocks(&counts), workers(&counts)];
+    let mut checks = vec![
+        check("round trip", quick, format!("{:.1} ms", took.as_secs_f64() * 1e3)),
+        clocks(&counts),
+        workers(&counts),
+    ];
     let waiting: u64 = counts.waiting.values().sum();
     checks.push(check(
         "tasks",
         Verdict::Good,
-        format!("{waiting} waiting (of which {} scheduled, {} parked), {} running", counts.scheduled, counts.parked, counts.running),
+        format!(
+            "{waiting} waiting (of which {} scheduled, {} parked), {} running",
+            counts.scheduled, counts.parked, counts.running
+        ),
     ));
     let dead = if counts.dead == 0 { Verdict::Good } else { Verdict::Care };
     checks.push(check("dead", dead, format!("{} kept for replay", counts.dead)));
@@ -119,8 +126,16 @@ fn clocks(counts: &Counts) -> Check {
 fn workers(counts: &Counts) -> Check {
     let waiting: u64 = counts.waiting.values().sum();
     match counts.workers {
-        0 if waiting > 0 => check("workers", Verdict::Bad, format!("none is alive, and {waiting} tasks wait: start one with `worker run`")),
-        0 => check("workers", Verdict::Care, "none is alive: start one with `worker run`, or `worker dev` on this machine"),
+        0 if waiting > 0 => check(
+            "workers",
+            Verdict::Bad,
+            format!("none is alive, and {waiting} tasks wait: start one with `worker run`"),
+        ),
+        0 => check(
+            "workers",
+            Verdict::Care,
+            "none is alive: start one with `worker run`, or `worker dev` on this machine",
+        ),
         n => check("workers", Verdict::Good, format!("{n} alive, {} idle", counts.idle)),
     }
 }

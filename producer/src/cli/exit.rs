@@ -59,7 +59,10 @@ impl Failure {
     pub(crate) fn at_terminal(what: &str, verb: &str) -> Self {
         let mut command = super::args::Args::command();
         let help = command.find_subcommand_mut(verb).map(|verb| verb.render_help().to_string()).unwrap_or_default();
-        Self::usage(format!("{what} from stdin, which is a terminal: pipe it in, or name a file\n\n{}", help.trim_end()))
+        Self::usage(format!(
+            "{what} from stdin, which is a terminal: pipe it in, or name a file\n\n{}",
+            help.trim_end()
+        ))
     }
 
     pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
@@ -85,7 +88,8 @@ impl From<Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         // Whoever read our output has what it wanted.
-        let text = if error.kind() == io::ErrorKind::BrokenPipe { String::new() } else { format!("cannot write: {error}") };
+        let text =
+            if error.kind() == io::ErrorKind::BrokenPipe { String::new() } else { format!("cannot write: {error}") };
         Self::new(Exit::Failure, text)
     }
 }

@@ -40,7 +40,11 @@ impl FromStr for At {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = text.trim().parse().map(Self);
-        parsed.map_err(|e| format!("{text:?} is no moment with an offset ({e}); write 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00"))
+        parsed.map_err(|e| {
+            format!(
+                "{text:?} is no moment with an offset ({e}); write 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00"
+            )
+        })
     }
 }
 

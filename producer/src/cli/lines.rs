@@ -86,7 +86,8 @@ impl Input {
     pub(crate) fn read(self, reading: Reading) -> mpsc::Receiver<Chunk> {
         let (sender, receiver) = mpsc::channel(CHUNKS);
         std::thread::spawn(move || {
-            let mut reader = Reader { from: BufReader::with_capacity(BUFFER_BYTES, self.from), reading, number: 0, end: 0 };
+            let mut reader =
+                Reader { from: BufReader::with_capacity(BUFFER_BYTES, self.from), reading, number: 0, end: 0 };
             while let Some(chunk) = reader.chunk() {
                 if sender.blocking_send(chunk).is_err() {
                     return;
@@ -188,7 +189,10 @@ impl<R: Read> Reader<R> {
         let mut facts = Facts::read(text)?.or(&self.reading.defaults);
         let agent = facts.agent.take().or_else(|| self.reading.agent.clone());
         let agent = agent.ok_or("names no agent, and neither does the command")?;
-        let payload = facts.payload.take().map_or_else(|| Bytes::from_static(b"null"), |json| Box::<str>::from(json).into_string().into());
+        let payload = facts
+            .payload
+            .take()
+            .map_or_else(|| Bytes::from_static(b"null"), |json| Box::<str>::from(json).into_string().into());
         let own_id = facts.id.is_some();
         let task = facts.task(agent, payload, self.reading.clock)?;
         task.check_within(self.reading.payload_bytes_max).map_err(|e| e.to_string())?;
@@ -212,12 +216,15 @@ mod tests {
         };
         let mut reader = Reader { from: BufReader::with_capacity(16, input), reading, number: 0, end: 0 };
         let lines = std::iter::from_fn(|| reader.chunk()).flatten();
-        lines.map(|(line, task)| (line.number, line.wrong.or_else(|| task.map(|t| format!("{:?}", t.payload))))).collect()
+        lines
+            .map(|(line, task)| (line.number, line.wrong.or_else(|| task.map(|t| format!("{:?}", t.payload)))))
+            .collect()
     }
 
     #[test]
     fn lines_keep_their_numbers_and_bad_ones_their_reasons() {
-        let input = b"\xef\xbb\xbf{\"payload\":1}\n\n  \r\n{\"payload\":\"\\u0000\"}\r\n{\"payload\":[1,2,3,4,5,6]}\n{nope\n{}";
+        let input =
+            b"\xef\xbb\xbf{\"payload\":1}\n\n  \r\n{\"payload\":\"\\u0000\"}\r\n{\"payload\":[1,2,3,4,5,6]}\n{nope\n{}";
         let lines = read(input, false, 1);
         let numbers: Vec<_> = lines.iter().map(|l| l.0).collect();
         assert_eq!(numbers, [1, 4, 5, 6, 7]);

@@ -166,7 +166,11 @@ fn colored(color: Color, terminal: bool) -> bool {
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {
-        if char.is_control() && char != '\n' && char != '\t' { shown.extend(char.escape_default()) } else { shown.push(char) }
+        if char.is_control() && char != '\n' && char != '\t' {
+            shown.extend(char.escape_default())
+        } else {
+            shown.push(char)
+        }
     }
     shown
 }

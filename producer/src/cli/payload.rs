@@ -29,7 +29,9 @@ fn bounded(from: impl Read, most: usize) -> std::io::Result<Result<Bytes, Failur
     let mut bytes = Vec::new();
     from.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok(if bytes.len() > most {
-        Err(Failure::usage(format!("the payload has more than {most} bytes, which is the most (submit.payload_bytes_max)")))
+        Err(Failure::usage(format!(
+            "the payload has more than {most} bytes, which is the most (submit.payload_bytes_max)"
+        )))
     } else {
         Ok(bytes.into())
     })

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tidemill_producer::{Client, Counts, Priority};
 
+use super::Context;
 use super::exit::{Exit, Outcome};
 use super::facts::Span;
 use super::output::{Format, Paint};
-use super::Context;
 
 /// Looking more often than this would be work for its own sake.
 const WATCH_EVERY_MIN: Duration = Duration::from_millis(100);
@@ -96,7 +96,9 @@ async fn watch(client: &Client, every: Duration, context: &Context) -> Outcome {
                 show(&view, context)?;
             }
             // A list without an end is a line each.
-            Format::Json | Format::Ndjson => context.out.line(&serde_json::to_string(&view).map_err(std::io::Error::from)?)?,
+            Format::Json | Format::Ndjson => {
+                context.out.line(&serde_json::to_string(&view).map_err(std::io::Error::from)?)?
+            }
         }
     }
 }
@@ -108,7 +110,9 @@ fn show(view: &View, context: &Context) -> Outcome {
         return Ok(Exit::Ok);
     }
     if view.is_empty() {
-        out.line("Nothing waits and nothing runs. Hand a task in:\n  producer submit echo '{\"hi\":\"there\"}' --wait")?;
+        out.line(
+            "Nothing waits and nothing runs. Hand a task in:\n  producer submit echo '{\"hi\":\"there\"}' --wait",
+        )?;
     } else {
         let row = |q: &QueueView| [q.urgent, q.high, q.normal, q.low, q.waiting].map(|n| n.to_string());
         let rows = view.queues.iter().map(|q| std::iter::once(q.name.clone()).chain(row(q)).collect()).collect();

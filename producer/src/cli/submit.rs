@@ -24,7 +24,8 @@ const EXAMPLES: &str = "Examples:
   jq -c '.[]' tasks.json | producer submit echo --ndjson - --output ndjson
 ";
 
-const FIELDS: &str = "One task (JSON fields): id; duplicate (it was in already, under that id). With --wait also those of `wait`;
+const FIELDS: &str =
+    "One task (JSON fields): id; duplicate (it was in already, under that id). With --wait also those of `wait`;
 in ndjson, the id comes first, then a line for each state seen, then the end.
 
 Many tasks (--ndjson): each line of the file is an object with any of
@@ -175,7 +176,11 @@ async fn see_it_end(client: &Client, id: &TaskId, duplicate: bool, timeout: Dura
     match (&waited, out.is_table()) {
         (_, false) => out.json(&EndView { duplicate, end: WaitedView::of(id, &waited) })?,
         (Waited::Ended(end), true) if end.is_success() => {
-            out.note(&format!("  succeeded (attempt {}, {})", end.attempt, words::span(end.ended_ms.saturating_sub(end.started_ms))));
+            out.note(&format!(
+                "  succeeded (attempt {}, {})",
+                end.attempt,
+                words::span(end.ended_ms.saturating_sub(end.started_ms))
+            ));
             if !end.result.is_empty() {
                 out.line(&result_text(&end.result, out.terminal))?;
             }
@@ -202,7 +207,9 @@ fn say_badly(id: &TaskId, waited: &Waited, context: &Context) {
         Waited::Ended(end) => context.out.warn(&format!("task {id} is {}: {}", end.state, printable(&end.error))),
         Waited::TimedOut { last } => {
             let state = super::view::state_name(*last);
-            context.out.warn(&format!("task {id} has not ended in time ({state}) and goes on; see `producer explain {id}`"));
+            context
+                .out
+                .warn(&format!("task {id} has not ended in time ({state}) and goes on; see `producer explain {id}`"));
         }
         Waited::Forgotten => context.out.warn(&format!("nothing is known of task {id} any more")),
     }

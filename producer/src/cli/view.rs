@@ -8,7 +8,8 @@ use tidemill_common::task::Task;
 use tidemill_producer::{Ended, State, Status, TaskId, Waited};
 
 /// The fields of a status, for the help text.
-pub(crate) const STATUS_FIELDS: &str = "Fields (JSON; null where there is nothing to say, and no result field without a result):
+pub(crate) const STATUS_FIELDS: &str =
+    "Fields (JSON; null where there is nothing to say, and no result field without a result):
   id, state         queued, scheduled, parked, running, succeeded, dead, cancelled, expired, or unknown
   agent, queue, priority, tenant   queue to tenant only while the task has not ended, or is dead
   gate              what holds a parked task back

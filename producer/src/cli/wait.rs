@@ -10,7 +10,8 @@ use super::output::printable;
 use super::view::{ResultView, WaitedView};
 use super::{Context, words};
 
-const FIELDS: &str = "Fields (JSON): id, state, timed_out, attempt, started_ms, ended_ms, error, and result, result_text or
+const FIELDS: &str =
+    "Fields (JSON): id, state, timed_out, attempt, started_ms, ended_ms, error, and result, result_text or
 result_hex. JSON is one object for one id and a list for several; ndjson has a line for each, as soon as it has ended.
 
 Exit code: 3 when one ended badly, else 4 when one has not ended in time, else 1 when nothing is known of one.";

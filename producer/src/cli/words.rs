@@ -24,7 +24,9 @@ pub(crate) fn brief(status: &Status) -> String {
     match status.state {
         Some(State::Parked) => format!("{name} at {}", printable(status.gate.as_deref().unwrap_or("a gate"))),
         Some(State::Running) => format!("{name} on {} (attempt {})", printable(&status.worker), status.attempt),
-        Some(State::Scheduled) if !status.error.is_empty() => format!("{name} for another try: {}", printable(&status.error)),
+        Some(State::Scheduled) if !status.error.is_empty() => {
+            format!("{name} for another try: {}", printable(&status.error))
+        }
         _ => name.to_owned(),
     }
 }
@@ -74,7 +76,8 @@ fn scheduled(status: &Status, now_ms: u64) -> Vec<String> {
 
 fn running(status: &Status, now_ms: u64) -> Vec<String> {
     let since = span(now_ms.saturating_sub(status.started_ms));
-    let mut lines = vec![format!("Worker {} has run it for {since} (attempt {}).", printable(&status.worker), status.attempt)];
+    let mut lines =
+        vec![format!("Worker {} has run it for {since} (attempt {}).", printable(&status.worker), status.attempt)];
     if !status.progress.is_empty() {
         lines.push(format!("Its progress: {}", printable(&status.progress)));
     }
@@ -93,14 +96,21 @@ pub(crate) fn gate(name: &str, agent: &str) -> String {
         );
     }
     if let Some(key) = name.strip_prefix("order:") {
-        return format!("An earlier task with the order key {:?} has not ended; this one goes on when that one has.", key);
+        return format!(
+            "An earlier task with the order key {:?} has not ended; this one goes on when that one has.",
+            key
+        );
     }
     let rule = name.get(2..).map_or_else(|| shown.clone(), rule);
     match name.get(..2) {
         Some("s/") => {
-            format!("Gate {shown}: all slots of the rule for {rule} are in use, or promised to tasks before it. It goes on when one is given back.")
+            format!(
+                "Gate {shown}: all slots of the rule for {rule} are in use, or promised to tasks before it. It goes on when one is given back."
+            )
         }
-        Some("r/") => format!("Gate {shown}: the rate of the rule for {rule} is used up. It goes on when the window has room again."),
+        Some("r/") => format!(
+            "Gate {shown}: the rate of the rule for {rule} is used up. It goes on when the window has room again."
+        ),
         _ => format!("Gate {shown} holds it back."),
     }
 }

@@ -46,7 +46,10 @@ fn bad_lines_are_told_and_skipped_and_flags_are_defaults() {
     let lines = done.lines();
     assert_eq!(numbers(&lines), [1, 3, 4, 5, 6, 7, 8, 9]);
     let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
-    assert_eq!(outcomes, ["accepted", "duplicate", "conflict", "invalid", "invalid", "accepted", "invalid", "accepted"]);
+    assert_eq!(
+        outcomes,
+        ["accepted", "duplicate", "conflict", "invalid", "invalid", "accepted", "invalid", "accepted"]
+    );
     assert_eq!(lines[1]["id"], lines[0]["id"]);
     assert_eq!(lines[2]["id"], lines[0]["id"]);
     assert!(lines[4]["error"].as_str().unwrap().contains("'{'"), "{}", lines[4]);
@@ -108,8 +111,8 @@ fn a_server_that_dies_leaves_unknown_lines_and_a_place_to_go_on_from() {
     running.write(b"{\"id\":\"second\"}\n");
     let line: Value = serde_json::from_str(&running.out_line()).unwrap();
     assert_eq!((&line["outcome"], &line["id"]), (&json!("unknown"), &json!("second")));
-    let said = running.err_line("--from-line");
-    assert!(said.contains("--from-line 2"), "{said}");
+    assert!(running.err_line("unknown outcome,").contains("between lines 2 and 2"));
+    assert!(running.err_line("--from-line").contains("--from-line 3"));
     running.end().assert_code(6);
     server.restart().unwrap();
     assert_eq!(run(&url, &["submit", "a", "--id", "second"]).json()["id"], "second");

@@ -8,9 +8,18 @@ use crate::support::{Worker, run, run_with, server, server_with};
 fn a_task_is_handed_in_and_found() {
     let server = server();
     let url = server.url();
-    let id = run(&url, &["submit", "echo", r#"{"hi":"there"}"#, "--queue", "q", "--priority", "urgent", "--tenant", "acme"]).id();
+    let id =
+        run(&url, &["submit", "echo", r#"{"hi":"there"}"#, "--queue", "q", "--priority", "urgent", "--tenant", "acme"])
+            .id();
     let status = run(&url, &["status", &id]).assert_code(0).json();
-    for (field, value) in [("id", id.as_str()), ("state", "queued"), ("agent", "echo"), ("queue", "q"), ("priority", "urgent"), ("tenant", "acme")] {
+    for (field, value) in [
+        ("id", id.as_str()),
+        ("state", "queued"),
+        ("agent", "echo"),
+        ("queue", "q"),
+        ("priority", "urgent"),
+        ("tenant", "acme"),
+    ] {
         assert_eq!(status[field], value, "{status}");
     }
     assert_eq!(status["gate"], serde_json::Value::Null);
@@ -55,7 +64,9 @@ fn payloads_that_are_no_json_or_too_large_are_refused() {
     let large = vec![b'1'; (1 << 20) + 1];
     let refused = run_with(&url, &["submit", "a", "-"], &large).assert_code(2);
     assert!(refused.err.contains("1048576"), "{refused:?}");
-    assert!(run(&url, &["submit", "a", "--payload-file", "/no/such/file"]).assert_code(2).err.contains("/no/such/file"));
+    assert!(
+        run(&url, &["submit", "a", "--payload-file", "/no/such/file"]).assert_code(2).err.contains("/no/such/file")
+    );
     assert_eq!(run(&url, &["queue"]).json()["queues"], serde_json::json!([]));
 }
 
@@ -177,7 +188,8 @@ fn a_full_queue_and_a_full_server_refuse_with_a_hint() {
     assert!(full.err.contains("waiting_max"), "{full:?}");
 
     std::fs::write(&file, format!("\"{}\"", "x".repeat(1_000_000))).unwrap();
-    let last = (0..30).map(|_| run(&url, &["submit", "b", "--payload-file", path])).find(|run| run.code != Some(0)).unwrap();
+    let last =
+        (0..30).map(|_| run(&url, &["submit", "b", "--payload-file", path])).find(|run| run.code != Some(0)).unwrap();
     let last = last.assert_code(5);
     assert!(last.err.contains("maxmemory"), "{last:?}");
 }

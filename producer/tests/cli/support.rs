@@ -35,7 +35,13 @@ impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The ends of long outputs are what tells most.
         let tail = |text: &str| text.lines().rev().take(12).map(|line| format!("\n    {line}")).collect::<String>();
-        write!(f, "code {:?}\n  stdout, last line first:{}\n  stderr, last line first:{}", self.code, tail(&self.out), tail(&self.err))
+        write!(
+            f,
+            "code {:?}\n  stdout, last line first:{}\n  stderr, last line first:{}",
+            self.code,
+            tail(&self.out),
+            tail(&self.err)
+        )
     }
 }
 
@@ -47,7 +53,10 @@ impl Run {
 
     /// Stdout as JSON lines.
     pub(crate) fn lines(&self) -> Vec<Value> {
-        self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+        self.out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            .collect()
     }
 
     /// The id that a submit printed.
@@ -195,20 +204,28 @@ impl Worker {
 
     pub(crate) async fn claim(&mut self) -> Vec<Delivery> {
         self.sequence += 1;
-        let claim =
-            Claim { worker: &self.id, sequence: self.sequence, most: 100, lone: false, shares: [100; 4], offers: &self.offers };
+        let claim = Claim {
+            worker: &self.id,
+            sequence: self.sequence,
+            most: 100,
+            lone: false,
+            shares: [100; 4],
+            offers: &self.offers,
+        };
         self.store.claim(&claim).await.unwrap().deliveries
     }
 
     pub(crate) async fn settle(&mut self, deliveries: &[Delivery], verb: Verb) {
         self.sequence += 1;
-        let item = |d: &Delivery| SettleItem { id: d.id.clone(), fence: d.fence, verb: verb.clone(), follow_ups: vec![] };
+        let item =
+            |d: &Delivery| SettleItem { id: d.id.clone(), fence: d.fence, verb: verb.clone(), follow_ups: vec![] };
         let items: Vec<_> = deliveries.iter().map(item).collect();
         self.store.settle(&Settle { worker: &self.id, lane: 0, sequence: self.sequence, items: &items }).await.unwrap();
     }
 
     pub(crate) async fn succeed(&mut self, deliveries: &[Delivery], result: &'static str) {
-        self.settle(deliveries, Verb::Done { result: bytes::Bytes::from_static(result.as_bytes()), keep_ms: 60_000 }).await;
+        self.settle(deliveries, Verb::Done { result: bytes::Bytes::from_static(result.as_bytes()), keep_ms: 60_000 })
+            .await;
     }
 
     /// The payload of a delivery, wherever it lies.

@@ -18,7 +18,10 @@ fn an_empty_queue_shows_how_to_begin_and_a_watch_goes_on() {
     run(&url, &["submit", "a", "1", "--delay", "1h"]).assert_code(0);
     let counts = run(&url, &["queue"]).json();
     assert_eq!((&counts["scheduled"], &counts["running"], &counts["workers"]), (&json!(1), &json!(0), &json!(0)));
-    assert_eq!(counts["queues"], json!([{"name": "default", "urgent": 0, "high": 1, "normal": 1, "low": 0, "waiting": 2}]));
+    assert_eq!(
+        counts["queues"],
+        json!([{"name": "default", "urgent": 0, "high": 1, "normal": 1, "low": 0, "waiting": 2}])
+    );
     let table = run(&url, &["queue", "--output", "table"]).out;
     assert!(table.starts_with("QUEUE") && table.contains("default"), "{table}");
 
@@ -70,7 +73,8 @@ async fn explain_names_the_gate_and_what_it_means() {
     worker.settle(&deliveries, retry).await;
     assert!(words(&first).contains("tried again in") && words(&first).contains("boom"), "{}", words(&first));
 
-    run_with(&url, &["book", "apply", "-"], b"revision = 1\n[[limit]]\nmatch = { agent = \"a\" }\nslots = 1\n").assert_code(0);
+    run_with(&url, &["book", "apply", "-"], b"revision = 1\n[[limit]]\nmatch = { agent = \"a\" }\nslots = 1\n")
+        .assert_code(0);
     let (one, two) = (run(&url, &["submit", "a", "1"]).id(), run(&url, &["submit", "a", "1"]).id());
     let deliveries = worker.claim().await;
     assert_eq!(deliveries[0].id.as_str(), one);
@@ -86,12 +90,17 @@ fn books_are_applied_once_and_mistakes_come_together() {
     let file = dir.path().join("book.toml");
     let path = file.to_str().unwrap();
     let write = |text: &str| std::fs::write(&file, text).unwrap();
-    write("revision = 7\n[[limit]]\nmatch = { agent = \"gpt4\" }\nslots = 5\nrate = { limit = 60, window_ms = 60000 }\n");
+    write(
+        "revision = 7\n[[limit]]\nmatch = { agent = \"gpt4\" }\nslots = 5\nrate = { limit = 60, window_ms = 60000 }\n",
+    );
     run(&url, &["book", "apply", path, "--dry-run"]).assert_code(0);
     assert_eq!(run(&url, &["book", "apply", path]).assert_code(0).json()["outcome"], "applied");
     assert_eq!(run(&url, &["book", "apply", path]).assert_code(0).json()["outcome"], "same");
     let shown = run("redis://127.0.0.1:1", &["book", "show-compiled", path]).assert_code(0).json();
-    assert_eq!(shown, json!({"revision": 7, "masks": ["a"], "rules": [{"field": "a/gpt4", "rules": "s:5;r:60:60000"}]}));
+    assert_eq!(
+        shown,
+        json!({"revision": 7, "masks": ["a"], "rules": [{"field": "a/gpt4", "rules": "s:5;r:60:60000"}]})
+    );
     write("revision = 7\n[[limit]]\nslots = 6\n");
     assert_eq!(run(&url, &["book", "apply", path]).assert_code(5).json()["outcome"], "conflict");
     write("revision = 6\n[[limit]]\nslots = 6\n");
@@ -116,7 +125,8 @@ async fn doctor_tells_a_server_without_workers_from_a_well_one() {
 
 #[test]
 fn a_server_that_evicts_is_told_by_doctor() {
-    let server = crate::support::server_with(tidemill_embedded::Options::new().config_line("maxmemory-policy allkeys-lru"));
+    let server =
+        crate::support::server_with(tidemill_embedded::Options::new().config_line("maxmemory-policy allkeys-lru"));
     let report = run(&server.url(), &["doctor"]).assert_code(1);
     assert!(report.out.contains("noeviction"), "{report:?}");
     let refused = run(&server.url(), &["submit", "a", "1"]).assert_code(1);
@@ -148,7 +158,9 @@ fn help_completions_and_near_misses() {
 #[test]
 fn a_terminal_without_data_gets_help_and_no_wait() {
     let server = server();
-    for args in [&["submit", "a", "-"][..], &["submit", "a", "--ndjson", "-"], &["status", "-"], &["book", "apply", "-"]] {
+    for args in
+        [&["submit", "a", "-"][..], &["submit", "a", "--ndjson", "-"], &["status", "-"], &["book", "apply", "-"]]
+    {
         let terminal = nix::pty::openpty(None, None).unwrap();
         let mut command = producer(&server.url(), args);
         command.stdin(Stdio::from(terminal.slave)).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -28,6 +28,9 @@ impl Play<'_> {
         }
         let able = self.begin_one(rng, 7, false)?;
         let alone = self.begin_one(rng, 7, true)?;
+        if self.w.style.by_bell {
+            self.by_bell(rng, able, alone)?;
+        }
         let mut rounds = 0;
         while self.work_is_left() || self.others_are_known(&[able, alone]) {
             rounds += 1;
@@ -62,7 +65,7 @@ impl Play<'_> {
         self.w.r.tasks.values().any(|t| t.end().is_none())
     }
 
-    fn others_are_known(&self, us: &[usize]) -> bool {
+    pub(super) fn others_are_known(&self, us: &[usize]) -> bool {
         self.w.r.fleet.workers.iter().enumerate().any(|(i, w)| !us.contains(&i) && w.score().is_some())
     }
 
@@ -72,8 +75,8 @@ impl Play<'_> {
 
     /// Everybody does what he can; then time goes on to when something happens.
     fn round(&mut self, rng: &mut Rng, able: usize, alone: usize) -> Verdict {
-        for worker in [able, alone] {
-            self.w.call(&Call::Renew { worker, lease_ms: 60_000, begin: None, may_sweep: true })?;
+        for (worker, may_sweep) in [(able, true), (alone, false)] {
+            self.w.call(&Call::Renew { worker, lease_ms: 60_000, begin: None, may_sweep })?;
         }
         let mut sweeps = 0;
         loop {
@@ -102,7 +105,7 @@ impl Play<'_> {
     }
 
     /// Claims and ends what it gets; the next due time when it gets nothing.
-    fn claim_and_end(&mut self, worker: usize, lone: bool) -> Result<Option<u64>, Violation> {
+    pub(super) fn claim_and_end(&mut self, worker: usize, lone: bool) -> Result<Option<u64>, Violation> {
         let offers: Vec<Offer> = AGENTS.iter().map(|a| Offer { agent: a.parse().expect("a name"), room: 32 }).collect();
         let most = if lone { 1 } else { 32 };
         let w = &mut self.w.r.fleet.workers[worker];
@@ -124,7 +127,7 @@ impl Play<'_> {
     }
 
     /// Those behind a dead head that holds its order key wait for an operator: here is one.
-    fn call_off_the_held(&mut self) -> Verdict {
+    pub(super) fn call_off_the_held(&mut self) -> Verdict {
         let tasks = &self.w.r.tasks;
         let heads = self.w.r.orders.values().filter(|o| o.first().is_some_and(|(_, id)| tasks[id].end().is_some()));
         let held: Vec<String> = heads.flat_map(|o| o.iter().skip(1)).map(|(_, id)| id.clone()).filter(|id| tasks[id].end().is_none()).collect();

@@ -167,7 +167,7 @@ fn renew(r: &mut Reference, worker: usize, lease_ms: u64, begin: bool, may_sweep
     let fleet = &mut r.fleet;
     let free = fleet.holder == Some(worker) || fleet.until < now || fleet.until > now + SWEEP_HOLD_MS;
     let sweeps = may_sweep && free;
-    if sweeps {
+    if sweeps && fleet.holder != Some(worker) {
         (fleet.holder, fleet.until) = (Some(worker), now + SWEEP_HOLD_MS);
     }
     let Answer::Renewed(got) = answer else { return Err(Violation(format!("answered {answer:?}"))) };

@@ -1,5 +1,6 @@
 //! The model test: random histories of many workers against the real scripts, judged by a reference that knows nothing of them.
 
+mod bell;
 mod book;
 mod call;
 mod drain;

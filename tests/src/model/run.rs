@@ -31,12 +31,23 @@ impl fmt::Display for Failure {
         let steps: Vec<String> = self.steps.iter().map(usize::to_string).collect();
         writeln!(f, "seed {}: {}", self.seed, self.why)?;
         writeln!(f, "again: SEED={} STEPS={}", self.seed, steps.join(","))?;
-        self.trace.iter().try_for_each(|line| writeln!(f, "  {line}"))
+        let n = self.trace.len();
+        for (i, line) in self.trace.iter().enumerate() {
+            if n <= 2 * SHOWN || i < SHOWN || i + SHOWN >= n {
+                writeln!(f, "  {line}")?;
+            } else if i == SHOWN {
+                writeln!(f, "  … {} lines …", n - 2 * SHOWN)?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// How long to look for a shorter history.
 const SHORTEN_FOR: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Lines of a failing history that are shown, from each end.
+const SHOWN: usize = 150;
 
 /// One history.
 fn play(host: &mut Host, plan: &Plan, watch: Watch) -> (Result<Done, Violation>, Vec<String>) {

@@ -15,7 +15,7 @@ use super::{Verdict, Violation, book, ensure};
 /// A history being played.
 pub struct Play<'h> {
     pub w: World<'h>,
-    next_id: u64,
+    pub next_id: u64,
     step: usize,
     /// Calls that will be made again: at which step.
     late: Vec<(usize, Call)>,

@@ -93,7 +93,8 @@ impl AgentSection {
             return Some(format!("directory: {} is no directory", directory.display()));
         }
         let here = self.directory.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
-        let path = self.env.as_ref().and_then(|env| env.get("PATH").map(Into::into)).or_else(|| std::env::var_os("PATH"));
+        let path =
+            self.env.as_ref().and_then(|env| env.get("PATH").map(Into::into)).or_else(|| std::env::var_os("PATH"));
         let found = which::which_in(program, path, here).is_ok();
         (!found).then(|| format!("command: {program:?} is no program that can be run here"))
     }

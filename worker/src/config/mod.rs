@@ -146,7 +146,9 @@ impl Config {
             OFF => Ok(None),
             text => match text.parse() {
                 Ok(address) => Ok(Some(address)),
-                Err(_) => Err(format!("admin.listen: {text:?} is no address; write 127.0.0.1:9464, [::1]:9464 or {OFF}")),
+                Err(_) => {
+                    Err(format!("admin.listen: {text:?} is no address; write 127.0.0.1:9464, [::1]:9464 or {OFF}"))
+                }
             },
         }
     }
@@ -172,7 +174,9 @@ impl Config {
     /// The agents to run. Children of process agents live on the given thread.
     pub(crate) fn registry(&self, children: &Children) -> Registry {
         let chosen = self.agents.iter().filter(|(name, agent)| self.runs(name, agent));
-        chosen.fold(Registry::new(), |registry, (name, agent)| registry.with_agent(name.clone(), agent.agent(name, children)))
+        chosen.fold(Registry::new(), |registry, (name, agent)| {
+            registry.with_agent(name.clone(), agent.agent(name, children))
+        })
     }
 
     /// The names of the agents to run.

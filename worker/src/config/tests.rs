@@ -41,7 +41,8 @@ fn every_key_is_documented_and_every_documented_line_reads() {
 
 #[test]
 fn a_profile_gives_times_and_each_may_be_set_by_itself() {
-    let fast = env(&[("TIDEMILL__WORKER__PROFILE", "fast"), ("TIDEMILL__WORKER__SWEEP", "250ms")]).unwrap().value.options();
+    let fast =
+        env(&[("TIDEMILL__WORKER__PROFILE", "fast"), ("TIDEMILL__WORKER__SWEEP", "250ms")]).unwrap().value.options();
     assert_eq!((fast.lease.as_millis(), fast.renew.as_millis(), fast.sweep.as_millis()), (3_000, 750, 250));
 }
 
@@ -86,7 +87,8 @@ fn what_does_not_fit_together_is_told_at_once() {
 
 #[test]
 fn agents_are_chosen_and_switched_off() {
-    let chosen = env(&[("TIDEMILL__WORKER__AGENTS", "noop, echo"), ("TIDEMILL__AGENTS__ECHO__ENABLED", "false")]).unwrap();
+    let chosen =
+        env(&[("TIDEMILL__WORKER__AGENTS", "noop, echo"), ("TIDEMILL__AGENTS__ECHO__ENABLED", "false")]).unwrap();
     assert_eq!(chosen.value.agent_names(), ["noop"]);
 }
 

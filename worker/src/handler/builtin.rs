@@ -135,7 +135,9 @@ impl Fail {
             }
             Kind::Panic => panic!("{error}"),
             Kind::Abort if self.allow_abort => std::process::abort(),
-            Kind::Abort => Outcome::dead("kind abort needs agents.fail.allow_abort = true in the worker's configuration"),
+            Kind::Abort => {
+                Outcome::dead("kind abort needs agents.fail.allow_abort = true in the worker's configuration")
+            }
         }
     }
 }
@@ -143,7 +145,8 @@ impl Fail {
 impl Handler for Fail {
     fn run(&self, context: Context) -> Running<'_> {
         Box::pin(async move {
-            let failure = if context.payload().is_empty() { Ok(Failure::default()) } else { payload::<Failure>(&context) };
+            let failure =
+                if context.payload().is_empty() { Ok(Failure::default()) } else { payload::<Failure>(&context) };
             match failure {
                 Err(reason) => Outcome::Dead { reason },
                 Ok(f) if f.times.is_some_and(|times| self.failures(&context) >= times) => {
@@ -202,7 +205,11 @@ mod tests {
         assert!(matches!(run(&fail, r#"{"kind":"abort"}"#, 1).await, Outcome::Dead { .. }), "only when it is allowed");
         let throttled = context(r#"{"kind":"throttled","times":1}"#, 1);
         assert!(matches!(fail.run(throttled.clone()).await, Outcome::Throttled { .. }));
-        assert_eq!(fail.run(throttled).await, Outcome::done(""), "throttled runs are counted although they are no attempts");
+        assert_eq!(
+            fail.run(throttled).await,
+            Outcome::done(""),
+            "throttled runs are counted although they are no attempts"
+        );
     }
 
     #[tokio::test]

@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Most follow-ups of one run: what one settle can take in.
 pub const FOLLOW_UPS_MAX: usize = 256;
+/// Most bytes of their payloads together: they go with the settle, in one request.
+const FOLLOW_UPS_BYTES_MAX: usize = 4 << 20;
 
 /// One run of a task. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -88,14 +90,15 @@ impl Context {
     /// a run that fails submits nothing.
     ///
     /// # Errors
-    /// When the task is not valid, too deep, or there are too many.
+    /// When the task is not valid, too deep, or there are too many: 256, or 4 MiB of payloads.
     pub fn submit(&self, mut task: NewTask) -> Result<TaskId, Invalid> {
         task.depth = self.task.depth.saturating_add(1);
         task.meta.parent = Some(self.task.id.clone());
         task.check()?;
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        if outbox.len() >= FOLLOW_UPS_MAX {
-            return Err(Invalid::Range { what: "follow-ups of one run", range: "at most 256" });
+        let bytes: usize = outbox.iter().chain([&task]).map(|t| t.payload.len()).sum();
+        if outbox.len() >= FOLLOW_UPS_MAX || bytes > FOLLOW_UPS_BYTES_MAX {
+            return Err(Invalid::Range { what: "follow-ups of one run", range: "at most 256, with 4 MiB of payloads" });
         }
         let id = task.id.clone();
         outbox.push(task);

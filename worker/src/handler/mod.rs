@@ -88,7 +88,7 @@ pub struct Agent {
     pub handler: Arc<dyn Handler>,
     /// Most of its tasks at once on this worker; none: only the worker's own bound.
     pub concurrency: Option<u32>,
-    /// Longest run, unless the task says otherwise.
+    /// Longest run; a task may ask for less.
     pub timeout: Duration,
 }
 

@@ -46,8 +46,12 @@ impl Cluster {
                 self.queue_tasks.with_label_values(&[queue.as_str(), priority.as_str()]).set(signed(*n));
             }
         }
-        let states =
-            [("running", counts.running), ("scheduled", counts.scheduled), ("parked", counts.parked), ("dead", counts.dead)];
+        let states = [
+            ("running", counts.running),
+            ("scheduled", counts.scheduled),
+            ("parked", counts.parked),
+            ("dead", counts.dead),
+        ];
         for (state, n) in states {
             self.tasks.with_label_values(&[state]).set(signed(n));
         }

@@ -93,7 +93,10 @@ impl Metrics {
         }
         let (single, none) = (|m| make.counters(m).with_label_values::<&str>(&[]), [""; 0]);
         Self {
-            agents: agents.into_iter().map(|a| (a.as_ref().to_owned(), AgentCounts::new(a.as_ref(), &attempts))).collect(),
+            agents: agents
+                .into_iter()
+                .map(|a| (a.as_ref().to_owned(), AgentCounts::new(a.as_ref(), &attempts)))
+                .collect(),
             other: AgentCounts::new(OTHER, &attempts),
             runs: make.histograms(table::TASK_RUN_DURATION, RUN_BUCKETS),
             waits: Priority::ALL.map(|p| waits.with_label_values(&[p.as_str()])),
@@ -134,7 +137,9 @@ impl Metrics {
         let counts = self.agents.get(agent).unwrap_or(&self.other);
         let at = OUTCOMES.iter().position(|o| *o == outcome).unwrap_or(OUTCOMES.len() - 1);
         counts.attempts[at].inc();
-        counts.seconds[at].get_or_init(|| self.runs.with_label_values(&[counts.label.as_str(), OUTCOMES[at]])).observe(seconds);
+        counts.seconds[at]
+            .get_or_init(|| self.runs.with_label_values(&[counts.label.as_str(), OUTCOMES[at]]))
+            .observe(seconds);
     }
     /// A delivery's end was written down.
     pub fn settled(&self, how: &'static str) {

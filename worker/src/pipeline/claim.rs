@@ -59,6 +59,8 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Claims {
     lone: bool,
+    /// Nothing more is to be claimed.
+    stopped: bool,
     shares: Shares,
     sequence: u64,
     in_flight: bool,
@@ -86,6 +88,7 @@ impl Claims {
     pub(crate) fn new(order: Order, lone: bool) -> Self {
         Self {
             lone,
+            stopped: false,
             shares: Shares::new(order),
             sequence: 1,
             in_flight: false,
@@ -108,13 +111,27 @@ impl Claims {
         *self = Self { shares: order, ..Self::new(Order::Strict, self.lone) };
     }
 
-    /// Somebody rang.
-    pub(crate) fn rung(&mut self, desk: &Desk) {
-        if desk.room() > 0 { self.hungry = true } else { self.pass_on = true }
+    /// From here on nothing is claimed; a ring is still passed on.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
     }
 
-    /// An agent that had no room of its own has some.
-    pub(crate) fn agent_has_room(&mut self) {
+    /// Somebody rang.
+    pub(crate) fn rung(&mut self, desk: &Desk) {
+        if self.room(desk) > 0 { self.hungry = true } else { self.pass_on = true }
+    }
+
+    /// Whether a claim is on its way or will be in a moment.
+    pub(crate) fn will_ask(&self, now: Instant) -> bool {
+        self.in_flight || self.not_before.is_none_or(|at| at <= now)
+    }
+
+    fn room(&self, desk: &Desk) -> u32 {
+        if self.stopped { 0 } else { desk.room() }
+    }
+
+    /// What the last claim brought does not tell whether more waits.
+    pub(crate) fn look_again(&mut self) {
         self.hungry = true;
     }
 
@@ -134,8 +151,8 @@ impl Claims {
     }
 
     /// The last claim left nothing behind that we could take: a ring or the timer will say when to ask again.
-    pub(crate) fn asleep(&self) -> bool {
-        !self.in_flight && !self.hungry && !self.pass_on
+    pub(crate) fn asleep(&self, desk: &Desk) -> bool {
+        !self.in_flight && !self.hungry && !self.pass_on && !desk.has_room_for_more()
     }
 
     /// The claim to send now, if it is time for one.
@@ -143,9 +160,9 @@ impl Claims {
         if self.in_flight || self.not_before.is_some_and(|at| at > now) {
             return None;
         }
-        let room = desk.room();
+        let room = self.room(desk);
         let by_timer = room > 0 && self.due.is_some_and(|at| at <= now);
-        let wanted = room > 0 && (self.hungry || by_timer);
+        let wanted = room > 0 && (self.hungry || by_timer || desk.has_room_for_more());
         if !wanted && !self.pass_on {
             return None;
         }
@@ -155,11 +172,21 @@ impl Claims {
                 return None;
             }
         }
-        (self.in_flight, self.unanswered, self.gathering, self.pass_on, self.not_before) = (true, true, None, false, None);
+        (self.in_flight, self.unanswered, self.gathering, self.pass_on, self.not_before) =
+            (true, true, None, false, None);
         self.due = self.due.filter(|_| !by_timer);
-        let by_timer = by_timer && !self.hungry;
+        let by_timer = by_timer && !self.hungry && !desk.has_room_for_more();
+        // A claim for nothing does not still any hunger.
+        self.hungry &= room == 0;
         let most = room.min(CLAIM_TASKS_MAX);
-        Some(Ask { sequence: self.sequence, most, lone: self.lone, shares: self.shares.next(most), offers: desk.offers(), by_timer })
+        Some(Ask {
+            sequence: self.sequence,
+            most,
+            lone: self.lone,
+            shares: self.shares.next(most),
+            offers: desk.offers(),
+            by_timer,
+        })
     }
 
     /// When to look again, if nothing happens before.
@@ -167,11 +194,11 @@ impl Claims {
         if self.in_flight {
             return None;
         }
-        let gathered = self.gathering.map(|at| at + GATHER);
-        let due = self.due.filter(|_| desk.room() > 0);
+        let has_room = self.room(desk) > 0;
         match self.not_before {
-            Some(at) => Some(at),
-            None => [gathered, due].into_iter().flatten().min(),
+            Some(at) => Some(at).filter(|_| has_room || self.pass_on),
+            None if has_room => [self.gathering.map(|at| at + GATHER), self.due].into_iter().flatten().min(),
+            None => None,
         }
     }
 
@@ -185,12 +212,23 @@ impl Claims {
         (self.sequence, self.unanswered, self.refusals) = (self.sequence + 1, false, 0);
         let got = u32::try_from(claimed.deliveries.len()).unwrap_or(u32::MAX);
         self.backlog = got >= ask.most && ask.most > 0;
-        if ask.most > 0 {
-            self.hungry = self.backlog && !self.lone || self.lone && got > 0;
-        }
+        // Whoever made us hungry while the claim was on its way may have come too late for it.
+        self.hungry |= self.backlog;
         self.set_timer(ask, &claimed, now);
-        let deliveries =
-            claimed.deliveries.into_iter().map(|delivery| Delivered { delivery, now_ms: claimed.now_ms }).collect::<Vec<_>>();
+        tracing::trace!(
+            sequence = ask.sequence,
+            most = ask.most,
+            got,
+            by_timer = ask.by_timer,
+            hungry = self.hungry,
+            due = claimed.next_due_ms,
+            "claimed"
+        );
+        let deliveries = claimed
+            .deliveries
+            .into_iter()
+            .map(|delivery| Delivered { delivery, now_ms: claimed.now_ms })
+            .collect::<Vec<_>>();
         Answer { empty: got == 0 && ask.most > 0, deliveries, lone_work: claimed.lone_work, gone: false }
     }
 

@@ -8,52 +8,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tidemill_common::envelope;
-use tidemill_common::name::{AgentName, Fence, TaskId};
+use tidemill_common::name::{Fence, TaskId};
 use tidemill_common::store::{Delivery, Offer, SettleItem, Verb};
 use tidemill_common::task::Task;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
+use super::crew::Crew;
 use super::stage::{Delivered, Ended, Finished, Running, Settled, Ticket};
-use crate::handler::{Agent, Registry};
-
-/// The agents of this worker, numbered.
-#[derive(Debug)]
-pub(crate) struct Crew {
-    members: Vec<Member>,
-    numbers: HashMap<AgentName, usize>,
-}
-
-/// One agent.
-pub(crate) struct Member {
-    pub(crate) name: AgentName,
-    pub(crate) agent: Agent,
-}
-
-impl std::fmt::Debug for Member {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Member").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Crew {
-    pub(crate) fn new(registry: &Registry) -> Self {
-        let mut members: Vec<Member> =
-            registry.iter().map(|(name, agent)| Member { name: name.clone(), agent: agent.clone() }).collect();
-        members.sort_by(|a, b| a.name.cmp(&b.name));
-        let numbers = members.iter().enumerate().map(|(number, m)| (m.name.clone(), number)).collect();
-        Self { members, numbers }
-    }
-
-    pub(crate) fn member(&self, number: usize) -> &Member {
-        &self.members[number]
-    }
-
-    pub(crate) fn names(&self) -> Vec<AgentName> {
-        self.members.iter().map(|m| m.name.clone()).collect()
-    }
-}
 
 /// Why a run was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +48,10 @@ pub(crate) struct Desk {
     life: u32,
     running: Vec<u32>,
     total: u32,
+    /// By agent: how many the claim brought that is being opened.
+    brought: Vec<u32>,
+    /// By agent: the last claim brought all that was offered, or offered nothing, so that more may wait.
+    wanting: Vec<bool>,
     held: HashMap<u64, Held>,
     /// What was closed since [`Desk::watch_closed`], while somebody compares.
     closed: Option<HashSet<u64>>,
@@ -95,11 +62,24 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new(crew: Arc<Crew>, concurrency: u32, lone: bool, events: UnboundedSender<Event>) -> Self {
-        let running = vec![0; crew.members.len()];
+        let agents = crew.members().len();
         // A lone worker's loss counts against whatever it holds: so it holds one delivery, and not the last one's settle as well.
         let held_max = if lone { 1 } else { 2 * concurrency as usize };
         let concurrency = if lone { 1 } else { concurrency };
-        Self { crew, concurrency, held_max, life: 0, running, total: 0, held: HashMap::new(), closed: None, called_off: HashSet::new(), events }
+        Self {
+            crew,
+            concurrency,
+            held_max,
+            life: 0,
+            running: vec![0; agents],
+            total: 0,
+            brought: vec![0; agents],
+            wanting: vec![false; agents],
+            held: HashMap::new(),
+            closed: None,
+            called_off: HashSet::new(),
+            events,
+        }
     }
 
     /// How many handlers run.
@@ -138,17 +118,34 @@ impl Desk {
     }
 
     fn room_of(&self, agent: usize) -> u32 {
-        self.crew.members[agent].agent.concurrency.map_or(u32::MAX, |most| most.saturating_sub(self.running[agent]))
+        self.crew.member(agent).agent.concurrency.map_or(u32::MAX, |most| most.saturating_sub(self.running[agent]))
     }
 
     /// What a claim may offer: the agents that have room.
     pub(crate) fn offers(&self) -> Vec<Offer> {
         let of_worker = self.room_of_worker();
-        (0..self.crew.members.len())
+        (0..self.running.len())
             .map(|number| (number, self.room_of(number).min(of_worker)))
             .filter(|(_, room)| *room > 0)
-            .map(|(number, room)| Offer { agent: self.crew.members[number].name.clone(), room })
+            .map(|(number, room)| Offer { agent: self.crew.member(number).name.clone(), room })
             .collect()
+    }
+
+    /// A claim with these offers was answered, and what it brought is opened.
+    pub(crate) fn opened(&mut self, offers: &[Offer]) {
+        // Both are sorted by name.
+        let mut offers = offers.iter().peekable();
+        for (number, member) in self.crew.members().enumerate() {
+            let offered = offers.next_if(|offer| offer.agent == member.name).map_or(0, |offer| offer.room);
+            self.wanting[number] = std::mem::take(&mut self.brought[number]) >= offered;
+        }
+        // Had they been in it, they would have been found.
+        self.called_off.clear();
+    }
+
+    /// Whether there is room for an agent of whose tasks more may wait than the last claim could take.
+    pub(crate) fn has_room_for_more(&self) -> bool {
+        self.room_of_worker() > 0 && (0..self.running.len()).any(|agent| self.wanting[agent] && self.room_of(agent) > 0)
     }
 
     /// Delivered → Running: reads the envelope and takes a slot. What cannot be run is given back
@@ -161,7 +158,7 @@ impl Desk {
             return Err(SettleItem { id, fence, verb: Verb::Release, follow_ups: Vec::new() });
         }
         let opened = envelope::open(id.clone(), &envelope).map_err(|e| format!("invalid: {e}")).and_then(|task| {
-            let number = self.crew.numbers.get(&task.agent).copied();
+            let number = self.crew.number(&task.agent);
             number.map(|n| (task, n)).ok_or_else(|| "invalid: this worker has no handler for its agent".to_owned())
         });
         match opened {
@@ -170,6 +167,7 @@ impl Desk {
                 task.payload = bytes::Bytes::copy_from_slice(&task.payload);
                 let stop = CancellationToken::new();
                 self.running[agent] += 1;
+                self.brought[agent] += 1;
                 self.total += 1;
                 self.held.insert(fence.0, Held { id, stop: Some(stop.clone()), why: None });
                 let ticket = Ticket::new(self.life, fence, agent, self.events.clone());
@@ -184,20 +182,19 @@ impl Desk {
     }
 
     /// Finished → what is to be settled: frees the slot and judges the end by what we know of the run. None: it is not ours any
-    /// more. And whether its agent had been without room of its own.
-    pub(crate) fn finish(&mut self, finished: Finished) -> (Option<SettleItem>, bool) {
+    /// more.
+    pub(crate) fn finish(&mut self, finished: Finished) -> Option<SettleItem> {
         let Finished { life, fence, agent, ended, follow_ups } = finished;
-        let was_full = self.crew.members[agent].agent.concurrency.is_some_and(|most| self.running[agent] >= most);
         self.running[agent] = self.running[agent].saturating_sub(1);
         self.total = self.total.saturating_sub(1);
         if life != self.life {
-            return (None, was_full);
+            return None;
         }
-        let Some(held) = self.held.get_mut(&fence.0).filter(|held| held.stop.is_some()) else { return (None, was_full) };
+        let held = self.held.get_mut(&fence.0).filter(|held| held.stop.is_some())?;
         held.stop = None;
         let verb = judge(ended, held.why);
         let follow_ups = if matches!(verb, Verb::Done { .. }) { follow_ups } else { Vec::new() };
-        (Some(SettleItem { id: held.id.clone(), fence, verb, follow_ups }), was_full)
+        Some(SettleItem { id: held.id.clone(), fence, verb, follow_ups })
     }
 
     /// Settled → nothing left.
@@ -220,11 +217,6 @@ impl Desk {
     /// A delivery was called off that may be in the answer to a claim on its way: it will not be run.
     pub(crate) fn expect_called_off(&mut self, fence: Fence) {
         self.called_off.insert(fence.0);
-    }
-
-    /// The claim is answered and opened: what was expected would have been in it.
-    pub(crate) fn forget_called_off(&mut self) {
-        self.called_off.clear();
     }
 
     /// Tells all runs to stop.
@@ -282,5 +274,78 @@ fn judge(ended: Ended, why: Option<Why>) -> Verb {
         (Ended::Answered(Verb::Retry { .. }) | Ended::Cut, Some(_)) => Verb::Release,
         (Ended::Answered(verb), _) => verb,
         (Ended::Cut, None) => Verb::Retry { error: "the run broke off without an answer".into(), after_ms: 1_000 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::options::Order;
+    use crate::pipeline::claim::Claims;
+    use crate::pipeline::testing::{answer, desk};
+
+    fn three() -> (Desk, Vec<Running>) {
+        let (mut claims, mut desk, now) = (Claims::new(Order::Weighted, false), desk(8, false), Instant::now());
+        let ask = claims.next(&desk, now).unwrap();
+        let runs = answer(&mut claims, &mut desk, &ask, &["a", "a", "b"], None, now);
+        (desk, runs)
+    }
+
+    fn done() -> Ended {
+        Ended::Answered(Verb::Done { result: "x".into(), keep_ms: 1 })
+    }
+    fn failed() -> Ended {
+        Ended::Answered(Verb::Retry { error: "e".into(), after_ms: 1 })
+    }
+
+    #[test]
+    fn a_failure_of_a_run_that_we_stopped_is_no_attempt() {
+        for why in [Why::CalledOff, Why::Stopping] {
+            let (mut desk, runs) = three();
+            desk.stop_all(why);
+            let ends = [done(), failed(), Ended::Cut];
+            let verbs: Vec<_> = runs
+                .into_iter()
+                .zip(ends)
+                .map(|(run, ended)| desk.finish(run.ticket.finish(ended, Vec::new())).unwrap().verb)
+                .collect();
+            assert!(matches!(verbs[..], [Verb::Done { .. }, Verb::Release, Verb::Release]), "{verbs:?}");
+        }
+        let (mut desk, mut runs) = three();
+        let broke_off = desk.finish(runs.pop().unwrap().ticket.finish(Ended::Cut, Vec::new())).unwrap();
+        assert!(matches!(broke_off.verb, Verb::Retry { .. }));
+    }
+
+    #[test]
+    fn what_was_given_up_or_lost_is_not_settled_but_its_slot_is_kept_until_it_ends() {
+        let (mut desk, runs) = three();
+        assert_eq!((desk.give_up().len(), desk.running(), desk.held()), (3, 3, 3));
+        for run in runs {
+            assert!(desk.finish(run.ticket.finish(done(), Vec::new())).is_none());
+        }
+        assert_eq!((desk.running(), desk.room()), (0, 8));
+
+        let (mut desk, runs) = three();
+        desk.lose_all();
+        assert_eq!((desk.running(), desk.held(), desk.room()), (3, 0, 5));
+        assert!(runs.iter().all(|run| run.stop.is_cancelled()));
+        for run in runs {
+            assert!(desk.finish(run.ticket.finish(done(), Vec::new())).is_none());
+        }
+        assert_eq!(desk.room(), 8);
+    }
+
+    #[test]
+    fn what_waits_to_be_settled_is_bounded_too() {
+        let (mut claims, mut desk, now) = (Claims::new(Order::Weighted, false), desk(2, false), Instant::now());
+        for _ in 0..2 {
+            let ask = claims.next(&desk, now).unwrap();
+            for run in answer(&mut claims, &mut desk, &ask, &["a"; 2], None, now) {
+                assert!(desk.finish(run.ticket.finish(done(), Vec::new())).is_some());
+            }
+        }
+        assert_eq!((desk.running(), desk.held(), desk.room()), (0, 4, 0));
     }
 }

@@ -39,7 +39,11 @@ pub(crate) struct Ear {
 
 impl Ear {
     /// The ear, and the task that listens for as long as it is not dropped.
-    pub(crate) fn new(store: Arc<Store>, trouble: Arc<Trouble>, events: UnboundedSender<Event>) -> (Self, impl Future<Output = ()>) {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        trouble: Arc<Trouble>,
+        events: UnboundedSender<Event>,
+    ) -> (Self, impl Future<Output = ()>) {
         let (rounds, asked) = unbounded_channel();
         (Self { rounds, round: None, nudged: false }, listen(store, trouble, asked, events))
     }
@@ -77,7 +81,12 @@ impl Ear {
 }
 
 /// Reads, round by round, as asked.
-async fn listen(store: Arc<Store>, trouble: Arc<Trouble>, mut asked: UnboundedReceiver<Round>, events: UnboundedSender<Event>) {
+async fn listen(
+    store: Arc<Store>,
+    trouble: Arc<Trouble>,
+    mut asked: UnboundedReceiver<Round>,
+    events: UnboundedSender<Event>,
+) {
     let mut bell: Option<Bell> = None;
     let mut tries = 0;
     while let Some((who, with_bell)) = asked.recv().await {

@@ -65,7 +65,10 @@ impl Lease {
 
     /// Whether the worker holds deliveries. One that holds none has nothing to lose but its name and renews at half its lease.
     pub(crate) fn set_busy(&mut self, busy: bool) {
-        if busy && !self.busy && let Some(at) = self.renewed {
+        if busy
+            && !self.busy
+            && let Some(at) = self.renewed
+        {
             self.next = self.next.min(at + self.every);
         }
         self.busy = busy;

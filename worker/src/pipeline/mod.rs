@@ -26,23 +26,30 @@
 //! | a settle is sent, not answered | settled, or not | nothing, or the same |
 //! | it is settled | an outcome | nothing |
 
-pub(crate) mod claim;
-pub(crate) mod desk;
+mod answer;
+mod claim;
+mod crew;
+mod desk;
 mod drive;
 mod ear;
-pub(crate) mod lease;
-pub(crate) mod own;
+mod lease;
+mod own;
 mod progress;
-pub(crate) mod run;
-pub(crate) mod settle;
+mod request;
+mod run;
+mod settle;
 mod shares;
-pub(crate) mod stage;
+mod stage;
 mod stop;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
 use tidemill_common::name::{Fence, TaskId, WorkerId};
-use tidemill_common::store::{self, Accepted, Claimed, Clock, Error as StoreError, Heard, RedisOptions, Renewed, Settled as How};
+use tidemill_common::store::{
+    self, Accepted, Claimed, Clock, Error as StoreError, Heard, RedisOptions, Renewed, Settled as How,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -103,7 +110,7 @@ const RETURNS: u8 = 1;
 /// All state of a worker.
 struct Pipeline {
     options: Options,
-    crew: Arc<desk::Crew>,
+    crew: Arc<crew::Crew>,
     store: Arc<store::Store>,
     metrics: Option<Arc<Metrics>>,
     pulse: Arc<Pulse>,
@@ -157,10 +164,10 @@ impl Pipeline {
                 for delivered in self.claimed(&ask, answer, began) {
                     match self.desk.open(delivered) {
                         Ok(running) => runs.push(running),
-                        Err(unreadable) => self.lane.push(unreadable),
+                        Err(not_to_be_run) => self.put_aside(not_to_be_run),
                     }
                 }
-                self.desk.forget_called_off();
+                self.desk.opened(&ask.offers);
                 self.runs.start(runs);
             }
             // Its handler has answered, or was cut short. The slot is free; the delivery stays on our account.

@@ -47,7 +47,13 @@ impl Own {
     }
 
     /// Takes the pages in; none: they could not be had.
-    pub(crate) fn answered(&mut self, owned: Option<Vec<(TaskId, Fence)>>, desk: &mut Desk, claims: &Claims, now: Instant) {
+    pub(crate) fn answered(
+        &mut self,
+        owned: Option<Vec<(TaskId, Fence)>>,
+        desk: &mut Desk,
+        claims: &Claims,
+        now: Instant,
+    ) {
         self.in_flight = false;
         self.next = now + self.every;
         let strange: Vec<_> = owned.unwrap_or_default().into_iter().filter(|(_, fence)| !desk.knows(*fence)).collect();
@@ -72,5 +78,42 @@ impl Own {
         let back = back.collect();
         desk.watch_closed(false);
         back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Order;
+    use crate::pipeline::testing::{MS, answer, desk, end};
+
+    fn owned(fence: Fence) -> (TaskId, Fence) {
+        (TaskId::generate(), fence)
+    }
+
+    #[test]
+    fn only_what_is_neither_held_nor_on_its_way_is_handed_back() {
+        let (mut claims, mut desk, now) = (Claims::new(Order::Weighted, false), desk(8, false), Instant::now());
+        let mut own = Own::new(1_000 * MS, now);
+        assert!(!own.next(&mut desk, now));
+        let ask = claims.next(&desk, now).unwrap();
+        let mut runs = answer(&mut claims, &mut desk, &ask, &["a"; 8], None, now);
+        let (held, settled) = (runs[0].ticket.fence(), runs[7].ticket.fence());
+        let now = now + 1_000 * MS;
+        assert!(own.next(&mut desk, now) && !own.next(&mut desk, now), "one at a time");
+        // While the pages come in one run is settled, and a claim is sent.
+        end(&mut desk, runs.pop().unwrap());
+        let ask = claims.next(&desk, now + 10 * MS);
+        let ask = ask.or_else(|| claims.next(&desk, now + 20 * MS)).unwrap();
+        let (lost, coming) = (Fence(1 << 50), Fence((1 << 50) + 1));
+        own.answered(Some([held, settled, lost, coming].map(owned).into()), &mut desk, &claims, now);
+        assert!(own.hand_back(&mut desk, &claims).is_empty(), "the claim may bring some of them");
+        let brought = claims.answered(&ask, crate::pipeline::testing::brings(coming), now);
+        for delivered in brought.deliveries {
+            let _ = desk.open(delivered).unwrap();
+        }
+        let back = own.hand_back(&mut desk, &claims);
+        assert_eq!(back.iter().map(|item| (item.fence, item.verb.clone())).collect::<Vec<_>>(), [(lost, Verb::Release)]);
+        assert!(!own.next(&mut desk, now) && own.next(&mut desk, now + 1_000 * MS));
     }
 }

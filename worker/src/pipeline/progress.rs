@@ -20,12 +20,17 @@ const EVERY: Duration = Duration::from_millis(200);
 
 /// Passes progress on until all senders are gone. What is refused is told to the desk: such a run is not current and should stop.
 pub(crate) async fn pass_on(
-    store: Arc<Store>, trouble: Arc<Trouble>, mut said: Receiver<(TaskId, Fence, String)>, events: UnboundedSender<Event>,
+    store: Arc<Store>,
+    trouble: Arc<Trouble>,
+    mut said: Receiver<(TaskId, Fence, String)>,
+    events: UnboundedSender<Event>,
 ) {
     let mut newest = HashMap::new();
     while let Some((id, fence, text)) = said.recv().await {
         newest.insert(fence, (id, text));
-        while newest.len() < BATCH_MAX && let Ok((id, fence, text)) = said.try_recv() {
+        while newest.len() < BATCH_MAX
+            && let Ok((id, fence, text)) = said.try_recv()
+        {
             newest.insert(fence, (id, text));
         }
         let batch: Vec<_> = newest.drain().map(|(fence, (id, text))| (id, fence, text)).collect();

@@ -12,21 +12,22 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 use tidemill_common::envelope;
 use tidemill_common::name::{Fence, TaskId};
-use tidemill_common::retry::{CAP_MS_MAX, RetryPolicy};
+use tidemill_common::retry::CAP_MS_MAX;
 use tidemill_common::store::{RedisOptions, Store, Verb};
 use tidemill_common::task::{Keep, NewTask, Task};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::OnceCell;
+use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Event;
-use super::desk::Crew;
+use super::crew::Crew;
 use super::stage::{Ended, Finished, Running};
 use crate::handler::{Context, Outcome};
 use crate::metrics::Metrics;
@@ -164,7 +165,9 @@ async fn attend(handler: &dyn crate::Handler, context: Context, timeout: Duratio
     let (stop, deadline) = (context.cancel.clone(), context.deadline);
     // Inside the block, so that a panic before the handler's first await is caught as well.
     let run = AssertUnwindSafe(async { handler.run(context).await }).catch_unwind();
-    let mut run = std::pin::pin!(run.map(|ended| ended.unwrap_or_else(|panic| Outcome::retry(format!("panic: {}", text_of(&*panic))))));
+    let mut run = std::pin::pin!(
+        run.map(|ended| ended.unwrap_or_else(|panic| Outcome::retry(format!("panic: {}", text_of(&*panic)))))
+    );
     let timed_out = tokio::select! {
         biased;
         outcome = &mut run => return Some(outcome),
@@ -174,41 +177,62 @@ async fn attend(handler: &dyn crate::Handler, context: Context, timeout: Duratio
     stop.cancel();
     match (tokio::time::timeout(MOMENT, run).await.ok(), timed_out) {
         (None, true) => Some(Outcome::retry(format!("timed out after {timeout:?}"))),
-        (Some(Outcome::Retry { error, .. }), true) => Some(Outcome::retry(format!("timed out after {timeout:?}: {error}"))),
+        (Some(Outcome::Retry { error, .. }), true) => {
+            Some(Outcome::retry(format!("timed out after {timeout:?}: {error}")))
+        }
         (answer, _) => answer,
     }
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> &str {
-    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("of no text")
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("of no text")
 }
 
 /// What is to be settled for an outcome.
-fn verdict(outcome: Option<Outcome>, task: &Task, attempt: u16, result_ttl: Duration, outbox: &Mutex<Vec<NewTask>>) -> (Ended, Vec<NewTask>) {
+fn verdict(
+    outcome: Option<Outcome>,
+    task: &Task,
+    attempt: u16,
+    result_ttl: Duration,
+    outbox: &Mutex<Vec<NewTask>>,
+) -> (Ended, Vec<NewTask>) {
     let verb = match outcome {
         None => return (Ended::Cut, Vec::new()),
         Some(Outcome::Done(result)) => {
             let follow_ups = std::mem::take(&mut *outbox.lock().unwrap_or_else(PoisonError::into_inner));
-            let verb = match (task.meta.keep, result.len(), follow_ups.iter().find_map(|t| envelope::seal(t).err())) {
-                (_, _, Some(e)) => dead(format!("a follow-up cannot be handed in: {e}")),
-                (Keep::Keep, bytes, _) if bytes > RESULT_BYTES_MAX => {
-                    dead(format!("result too large: {bytes} bytes; at most {RESULT_BYTES_MAX} are kept"))
-                }
-                (Keep::Keep, ..) => return (Ended::Answered(Verb::Done { result, keep_ms: ms(result_ttl) }), follow_ups),
-                (Keep::Failed | Keep::None, ..) => {
-                    return (Ended::Answered(Verb::Done { result: bytes::Bytes::new(), keep_ms: 0 }), follow_ups);
-                }
-            };
-            verb
+            match done(result, task.meta.keep, result_ttl, &follow_ups) {
+                Ok(done) => return (Ended::Answered(done), follow_ups),
+                Err(reason) => dead(reason),
+            }
         }
         Some(Outcome::Retry { error, after }) => {
             let after_ms = after.map_or_else(|| delay_ms(task, attempt), ms).min(CAP_MS_MAX);
             Verb::Retry { error: cut(error), after_ms }
         }
-        Some(Outcome::Throttled { error, until }) => Verb::Throttled { error: cut(error), after_ms: ms(until.min(THROTTLED_MAX)) },
+        Some(Outcome::Throttled { error, until }) => {
+            Verb::Throttled { error: cut(error), after_ms: ms(until.min(THROTTLED_MAX)) }
+        }
         Some(Outcome::Dead { reason }) => dead(reason),
     };
     (Ended::Answered(verb), Vec::new())
+}
+
+/// A success, unless it cannot be written down: running it again would not help.
+fn done(result: Bytes, keep: Keep, result_ttl: Duration, follow_ups: &[NewTask]) -> Result<Verb, String> {
+    if let Some(unfit) = follow_ups.iter().find_map(|task| envelope::seal(task).err()) {
+        return Err(format!("a follow-up cannot be handed in: {unfit}"));
+    }
+    match (keep, result.len()) {
+        (Keep::Keep, bytes) if bytes > RESULT_BYTES_MAX => {
+            Err(format!("result too large: {bytes} bytes; at most {RESULT_BYTES_MAX} are kept"))
+        }
+        (Keep::Keep, _) => Ok(Verb::Done { result, keep_ms: ms(result_ttl) }),
+        (Keep::Failed | Keep::None, _) => Ok(Verb::Done { result: Bytes::new(), keep_ms: 0 }),
+    }
 }
 
 fn dead(reason: String) -> Verb {
@@ -221,7 +245,7 @@ fn ms(duration: Duration) -> u64 {
 
 fn delay_ms(task: &Task, attempt: u16) -> u64 {
     // A policy that was put in by hand is not believed.
-    let policy = task.meta.retry.filter(|p| p.check().is_ok()).unwrap_or_else(RetryPolicy::default);
+    let policy = task.meta.retry.filter(|p| p.check().is_ok()).unwrap_or_default();
     policy.delay_ms(u32::from(attempt), rand::random())
 }
 

@@ -143,3 +143,71 @@ pub(crate) fn label(how: How) -> &'static str {
         How::Quarantined => "quarantined",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidemill_common::name::{Fence, TaskId};
+    use tidemill_common::task::NewTask;
+
+    use super::*;
+
+    fn item(fence: u64, bytes: usize, follow_ups: usize) -> SettleItem {
+        let follow_ups = (0..follow_ups).map(|_| NewTask::new("a".parse().unwrap(), "x")).collect();
+        let verb = Verb::Done { result: vec![0; bytes].into(), keep_ms: 1 };
+        SettleItem { id: TaskId::generate(), fence: Fence(fence), verb, follow_ups }
+    }
+
+    fn lane(items: impl IntoIterator<Item = SettleItem>) -> Lane {
+        let mut lane = Lane::new(0);
+        items.into_iter().for_each(|i| lane.push(i));
+        lane
+    }
+
+    /// The sizes of its batches, all answered well.
+    fn sizes(mut lane: Lane) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(batch) = lane.next() {
+            assert_eq!(batch.sequence, sizes.len() as u64 + 1);
+            assert!(lane.next().is_none(), "one at a time");
+            sizes.push(batch.items.len());
+            assert_eq!(lane.answered(Ok((vec![How::Done; batch.items.len()], Vec::new()))).len(), batch.items.len());
+        }
+        assert!(lane.is_idle());
+        sizes
+    }
+
+    #[test]
+    fn batches_are_bounded_in_tasks_bytes_and_follow_ups() {
+        assert_eq!(sizes(lane((0..600).map(|n| item(n, 1, 0)))), [256, 256, 88]);
+        assert_eq!(sizes(lane((0..10).map(|n| item(n, 1 << 20, 0)))), [3, 3, 3, 1]);
+        assert_eq!(sizes(lane((0..6).map(|n| item(n, 1, 100)))), [2, 2, 2]);
+        assert_eq!(sizes(lane([item(1, 5 << 20, 256), item(2, 0, 0)])), [1, 1], "one alone may be more");
+    }
+
+    #[test]
+    fn a_batch_that_is_refused_goes_one_by_one_and_the_bad_item_alone_is_given_up() {
+        let mut lane = lane((1..=3).map(|n| item(n, 1, 0)));
+        assert_eq!(lane.next().unwrap().items.len(), 3);
+        lane.push(item(4, 1, 0));
+        lane.push(item(5, 1, 0));
+        assert!(lane.answered(Err(Error::Stale)).is_empty());
+        for fence in 1..=3 {
+            let batch = lane.next().unwrap();
+            assert_eq!((batch.items.len(), batch.items[0].fence), (1, Fence(fence)));
+            let answer = if fence == 2 { Err(Error::Stale) } else { Ok((vec![How::Done], Vec::new())) };
+            let settled = lane.answered(answer);
+            assert_eq!((settled.len(), settled[0].how == How::Done), (1, fence != 2));
+        }
+        assert_eq!(lane.next().unwrap().items.len(), 2, "the others together again");
+    }
+
+    #[test]
+    fn nothing_unanswered_is_forgotten_with_a_life() {
+        let mut lane = lane((1..=2).map(|n| item(n, 1, 0)));
+        lane.next().unwrap();
+        lane.push(item(3, 1, 0));
+        let fences: Vec<_> = lane.take_all().iter().map(|i| i.fence.0).collect();
+        assert_eq!(fences, [1, 2, 3]);
+        assert!(lane.is_idle());
+    }
+}

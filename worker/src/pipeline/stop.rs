@@ -68,20 +68,28 @@ impl Pipeline {
         if self.wishes.drain.is_cancelled() && self.phase == Phase::Serving {
             self.drain(now, self.options.grace);
         }
-        match self.phase {
-            Phase::Draining(by) if self.desk.running() > 0 && now >= by => self.cut(now),
-            Phase::Draining(_) if self.desk.running() == 0 => self.flush(now),
-            Phase::Cutting(by) if self.desk.running() == 0 || now >= by => self.flush(now),
-            Phase::Flushing(by) if self.is_flushed() || now >= by => self.leave(now),
-            Phase::Leaving(by) if now >= by => self.phase = Phase::Left,
-            _ => {}
+        // Several at once, when there is nothing to wait for: there are five.
+        loop {
+            let before = self.phase;
+            match self.phase {
+                Phase::Draining(by) if self.desk.running() > 0 && now >= by => self.cut(now),
+                Phase::Draining(_) if self.desk.running() == 0 => self.flush(now),
+                Phase::Cutting(by) if self.desk.running() == 0 || now >= by => self.flush(now),
+                Phase::Flushing(by) if self.is_flushed() || now >= by => self.leave(now),
+                Phase::Leaving(by) if now >= by => self.phase = Phase::Left,
+                Phase::Left => return Some(self.exit()),
+                _ => {}
+            }
+            if self.phase == before {
+                return None;
+            }
         }
-        (self.phase == Phase::Left).then(|| self.exit())
     }
 
     /// Claims nothing more.
     pub(super) fn drain(&mut self, now: Instant, grace: Duration) {
         tracing::info!(worker = %self.id, running = self.desk.running(), ?grace, "draining: nothing more is claimed");
+        self.claims.stop();
         self.phase = Phase::Draining(now + grace);
         self.stop_by = Some(now + grace + CUT);
     }
@@ -90,6 +98,7 @@ impl Pipeline {
         if self.desk.running() > 0 {
             tracing::warn!(worker = %self.id, running = self.desk.running(), forced = self.forced, "cutting short what runs");
         }
+        self.claims.stop();
         self.desk.stop_all(Why::Stopping);
         self.phase = Phase::Cutting(now + CUT);
     }
@@ -99,6 +108,11 @@ impl Pipeline {
             self.lane.push(item);
         }
         self.phase = Phase::Flushing(now + if self.forced { FLUSH.1 } else { FLUSH.0 });
+    }
+
+    /// The goodbye is sent: nothing else is any more.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.phase, Phase::Leaving(_) | Phase::Left)
     }
 
     fn is_flushed(&self) -> bool {
@@ -134,7 +148,8 @@ impl Pipeline {
     /// What a claim brought that was on its way when we were told to stop: back at once.
     pub(super) fn hand_back(&mut self, deliveries: Vec<Delivered>) {
         for Delivered { delivery, .. } in deliveries {
-            let item = SettleItem { id: delivery.id, fence: delivery.fence, verb: Verb::Release, follow_ups: Vec::new() };
+            let item =
+                SettleItem { id: delivery.id, fence: delivery.fence, verb: Verb::Release, follow_ups: Vec::new() };
             self.desk.adopt(&item);
             self.lane.push(item);
         }

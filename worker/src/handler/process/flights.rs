@@ -83,7 +83,9 @@ impl Flights {
     /// When the number is missing and needed, or was never given out.
     pub(super) fn about(&self, number: Option<u64>) -> Result<Option<u64>, String> {
         match number {
-            Some(number) if number > self.last || number == 0 => Err(format!("the child speaks of request {number}, which it was not given")),
+            Some(number) if number > self.last || number == 0 => {
+                Err(format!("the child speaks of request {number}, which it was not given"))
+            }
             Some(number) => Ok(self.open.get(&number).filter(|f| f.sent).map(|_| number)),
             None => {
                 let mut sent = self.open.iter().filter(|(_, f)| f.sent);

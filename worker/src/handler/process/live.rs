@@ -257,7 +257,9 @@ impl Live {
         let agent = &self.agent;
         match &self.stage {
             Stage::Ending(Why::Closing, _) => tracing::debug!(%agent, pid, how, "a child ended"),
-            Stage::Ending(Why::CalledOff, _) => tracing::info!(%agent, pid, how, "a child was ended, since it did not stop a task"),
+            Stage::Ending(Why::CalledOff, _) => {
+                tracing::info!(%agent, pid, how, "a child was ended, since it did not stop a task")
+            }
             Stage::Ending(Why::Unready, _) => tracing::error!(%agent, pid, how, "{unready}"),
             Stage::Ending(Why::Broken(what), _) => tracing::error!(%agent, pid, how, what, "a child was killed"),
             Stage::Serving | Stage::Starting(_) => tracing::warn!(%agent, pid, how, last_word, "a child died"),

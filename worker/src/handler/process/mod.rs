@@ -133,7 +133,10 @@ impl Handler for ProcessAgent {
             };
             match self.pool.hand_over(place, context, stop).await {
                 Some(outcome) => outcome,
-                None => Outcome::Throttled { error: "the worker's children are gone: it is stopping".into(), until: pool::SHORTLY },
+                None => Outcome::Throttled {
+                    error: "the worker's children are gone: it is stopping".into(),
+                    until: pool::SHORTLY,
+                },
             }
         })
     }

@@ -99,7 +99,11 @@ async fn payloads_are_data_whatever_they_hold() {
     let broken_over_lines = "{\r\n  \"a\" :\n 1 }\n";
     assert_eq!(result(run(&agent, broken_over_lines).await), r#"{"a": 1}"#);
     let bytes: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
-    assert_eq!(run(&agent, bytes.clone()).await, Outcome::Done(bytes.into()), "the largest payload, as base64 both ways");
+    assert_eq!(
+        run(&agent, bytes.clone()).await,
+        Outcome::Done(bytes.into()),
+        "the largest payload, as base64 both ways"
+    );
 }
 
 #[tokio::test]
@@ -157,6 +161,36 @@ async fn a_dropped_run_is_called_off_and_a_child_that_answers_stays() {
 }
 
 #[tokio::test]
+async fn neighbours_of_a_task_that_would_not_stop_do_not_count_it_as_an_attempt() {
+    let deaf = "import sys\nsys.stdin.readline()\nprint('{\"ready\":true}', flush=True)\nfor line in sys.stdin: pass";
+    let children = Children::start().unwrap();
+    let agent = children.agent(&"test".parse().unwrap(), ProcessOptions { slots: 2, ..options(deaf) });
+    let called_off = context("1", 1);
+    let cancel = called_off.cancellation().clone();
+    let calling = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        cancel.cancel();
+    };
+    let (called_off, neighbour, ()) = tokio::join!(agent.run(called_off), run(&agent, "2"), calling);
+    assert!(matches!(called_off, Outcome::Retry { .. }), "{called_off:?}");
+    assert!(matches!(neighbour, Outcome::Throttled { .. }), "{neighbour:?}");
+}
+
+#[tokio::test]
+async fn a_child_that_keeps_dying_is_started_ever_less_often() {
+    let children = Children::start().unwrap();
+    let agent = children.agent(&"test".parse().unwrap(), options("raise SystemExit('broken')"));
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        let Outcome::Throttled { until, .. } = run(&agent, "1").await else { panic!() };
+        waits.push(until);
+    }
+    // 100, 200, 400 and 800 ms are waited out with the task in hand; after that it is handed back for the rest of the pause.
+    assert!(waits[..5].iter().all(|w| *w <= Duration::from_millis(200)), "{waits:?}");
+    assert!(waits[5..].iter().all(|w| *w > Duration::from_secs(1) && *w <= Duration::from_millis(1_600)), "{waits:?}");
+}
+
+#[tokio::test]
 async fn several_tasks_run_in_one_child_or_in_several() {
     let children = Children::start().unwrap();
     for (slots, kids) in [(4, 1), (1, 4)] {
@@ -183,7 +217,10 @@ async fn follow_ups_go_with_success_and_a_refused_one_spoils_it() {
     let good = context(r#"{"do":"submit","agent":"echo"}"#, 1);
     assert_eq!(result(agent.run(good.clone()).await), "1");
     let outbox = good.outbox.lock().unwrap().clone();
-    assert_eq!((outbox.len(), outbox[0].agent.as_str(), &outbox[0].payload[..]), (1, "echo", &br#"{"from": "child"}"#[..]));
+    assert_eq!(
+        (outbox.len(), outbox[0].agent.as_str(), &outbox[0].payload[..]),
+        (1, "echo", &br#"{"from": "child"}"#[..])
+    );
     let Outcome::Dead { reason } = run(&agent, r#"{"do":"submit","agent":"no such name"}"#).await else { panic!() };
     assert!(reason.contains("follow-up was refused"), "{reason}");
 }
@@ -220,5 +257,5 @@ async fn lines_are_bounded() {
     assert_eq!(next().await, Read::Line(Vec::new()));
     assert_eq!(next().await, Read::Line(b"last".to_vec()));
     assert_eq!(next().await, Read::End);
-    assert!(LINE_BYTES_MAX > (1 << 20) * 4 / 3);
+    const { assert!(LINE_BYTES_MAX > (1 << 20) * 4 / 3) };
 }

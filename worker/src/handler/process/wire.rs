@@ -170,7 +170,9 @@ struct Submit {
 pub(super) fn read(bytes: &[u8]) -> Result<Said, String> {
     let strange = |why: &str| {
         let start: String = String::from_utf8_lossy(bytes).chars().take(STRANGE_CHARS_MAX).collect();
-        format!("the child wrote a line that is not of the protocol ({why}): {start:?}; what is not for the worker belongs on standard error")
+        format!(
+            "the child wrote a line that is not of the protocol ({why}): {start:?}; what is not for the worker belongs on standard error"
+        )
     };
     let line: Line = serde_json::from_slice(bytes).map_err(|e| strange(&e.to_string()))?;
     let request = line.request;

@@ -1,0 +1,210 @@
+//! The kill test: workers die all the time under load, and nobody can tell from the results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rand::seq::IndexedRandom as _;
+use tidemill_common::book::{Book, Limit, Match};
+use tidemill_common::name::TaskId;
+use tidemill_common::store::Store;
+use tidemill_common::task::{NewTask, Priority};
+use tidemill_tests::lab::profile::pick;
+use tidemill_tests::lab::{End, Events, Lab, Ledger, Payload, Run, WorkerProcess, now_ms};
+
+use super::{PATIENCE, SLACK, as_ms};
+
+const WORKERS: usize = 4;
+const CONCURRENCY: u32 = 32;
+/// Every so many-th task is of an agent with a slot limit.
+const SLOTTED_EACH: usize = 20;
+const SLOTS: u64 = 8;
+const AGENTS: [&str; 2] = ["ledger", "slotted"];
+/// Tasks are handed in so often.
+const OFFER_EVERY: Duration = Duration::from_millis(50);
+/// A new worker is not killed before it can have work.
+const LIVES_AT_LEAST: Duration = Duration::from_millis(500);
+/// Calls at once when what waits behind is called off.
+const CANCEL_AT_ONCE: usize = 64;
+
+/// A kill: of which worker name, when.
+struct Kill {
+    name: String,
+    pid: u32,
+    at: u64,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_workers_under_load() {
+    let (rate, seconds, kills, waiting) = pick((100, 7, 6, 10_000), (1_000, 20, 18, 100_000));
+    let lab = Lab::new().await;
+    let limit = Limit { matches: Match { agent: Some("slotted".parse().unwrap()), ..Match::default() }, slots: Some(SLOTS), rate: None };
+    lab.store().apply_book(&Book { revision: 1, limits: vec![limit] }.compile()).await.unwrap();
+    let behind = wait_behind(&lab, waiting).await;
+    let mut workers: Vec<_> = (0..WORKERS).map(|n| (Instant::now(), start(&lab, &format!("w{n}")))).collect();
+    lab.until("the first tasks are done", PATIENCE, async || match lab.counts().await.ended.get("done") {
+        Some(_) => Ok(()),
+        None => Err("none is".into()),
+    })
+    .await;
+
+    let began = Instant::now();
+    let offering = tokio::spawn(offer(lab.store().clone(), rate, rate * seconds));
+    let every = Duration::from_secs(seconds as u64) / kills;
+    let mut killed = Vec::new();
+    for n in 1..=kills {
+        tokio::time::sleep_until((began + every * n - every / 4).into()).await;
+        killed.push(kill_one(&lab, &mut workers));
+    }
+    let offered = offering.await.unwrap();
+    lab.accepted(offered.iter().cloned());
+    let all: BTreeSet<&str> = offered.iter().map(TaskId::as_str).collect();
+    lab.until("all that was offered has ended", PATIENCE, async || {
+        let open = all.len() - lab.events().ends.iter().filter(|end| all.contains(end.id.as_str())).count();
+        if open == 0 { Ok(()) } else { Err(format!("{open} have not")) }
+    })
+    .await;
+    let offered_took = began.elapsed();
+    let cancelled = call_off(lab.store(), &behind).await;
+    lab.ended(all.len() + behind.len(), PATIENCE * 2).await;
+
+    let (ledger, events) = (lab.ledger(), lab.events());
+    println!("kill test: {} offered in {seconds} s, all done after {offered_took:.1?}; {waiting} behind, {cancelled} of them called off", all.len());
+    ends_once(&all, &behind, &events);
+    hits(&killed, &ledger);
+    repeats(&lab, &killed, &ledger, &events);
+    slots(&killed, &ledger);
+    lab.close_with_invariants().await;
+    println!("  all of it took {:.1?}", began.elapsed());
+}
+
+fn start(lab: &Lab, name: &str) -> WorkerProcess {
+    lab.start(lab.setup(name).concurrency(CONCURRENCY).agents(&AGENTS))
+}
+
+fn kill_one(lab: &Lab, workers: &mut [(Instant, WorkerProcess)]) -> Kill {
+    let old: Vec<usize> = (0..WORKERS).filter(|n| workers[*n].0.elapsed() >= LIVES_AT_LEAST).collect();
+    let victim = *old.choose(&mut rand::rng()).unwrap_or_else(|| panic!("all workers are new"));
+    let worker = &workers[victim].1;
+    let kill = Kill { name: worker.setup().name.clone(), pid: worker.pid(), at: worker.kill() };
+    workers[victim] = (Instant::now(), start(lab, &kill.name));
+    kill
+}
+
+fn some_task(agent: &str) -> NewTask {
+    Payload::sleep(rand::random_range(5..=200)).task_of(agent)
+}
+
+/// Hands low tasks in, more than the fleet can do.
+async fn wait_behind(lab: &Lab, n: usize) -> Vec<TaskId> {
+    let tasks: Vec<_> = (0..n).map(|_| some_task("ledger").priority(Priority::Low)).collect();
+    lab.submit(&tasks).await;
+    tasks.into_iter().map(|task| task.id).collect()
+}
+
+/// Hands tasks in at a steady rate.
+async fn offer(store: Store, rate: usize, total: usize) -> Vec<TaskId> {
+    let mut offered = Vec::with_capacity(total);
+    let mut tick = tokio::time::interval(OFFER_EVERY);
+    let began = Instant::now();
+    while offered.len() < total {
+        tick.tick().await;
+        let due = (began.elapsed().as_millis() as usize * rate / 1_000).min(total);
+        let of = |n: usize| if n.is_multiple_of(SLOTTED_EACH) { "slotted" } else { "ledger" };
+        let tasks: Vec<_> = (offered.len()..due).map(|n| some_task(of(n))).collect();
+        store.submit(&tasks, 0).await.unwrap();
+        offered.extend(tasks.into_iter().map(|task| task.id));
+    }
+    offered
+}
+
+/// Cancels what still waits; returns how many did.
+async fn call_off(store: &Store, ids: &[TaskId]) -> usize {
+    let mut cancelled = 0;
+    for part in ids.chunks(ids.len().div_ceil(CANCEL_AT_ONCE)).map(<[TaskId]>::to_vec).map(|part| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut n = 0;
+            for id in &part {
+                n += usize::from(matches!(store.cancel(id).await.unwrap(), tidemill_common::store::Cancelled::Now(_)));
+            }
+            n
+        })
+    }).collect::<Vec<_>>() {
+        cancelled += part.await.unwrap();
+    }
+    cancelled
+}
+
+/// Every id has one recorded end; those that were offered have succeeded.
+fn ends_once(offered: &BTreeSet<&str>, behind: &[TaskId], events: &Events) {
+    let mut ends: BTreeMap<&str, Vec<char>> = BTreeMap::new();
+    for end in &events.ends {
+        ends.entry(&end.id).or_default().push(end.letter);
+    }
+    for id in offered {
+        assert_eq!(ends.get(id).map(Vec::as_slice), Some(&['d'][..]), "{id}");
+    }
+    for id in behind {
+        assert!(matches!(ends.get(id.as_str()).map(Vec::as_slice), Some(['d' | 'c'])), "{id}: {:?}", ends.get(id.as_str()));
+    }
+}
+
+fn hits(kills: &[Kill], ledger: &Ledger) {
+    let hit: Vec<usize> = kills.iter().map(|kill| ledger.running(kill.pid).count()).collect();
+    println!("  {} kills, which hit {hit:?} running tasks", kills.len());
+    assert!(hit.iter().all(|n| *n > 0), "every kill hits running tasks: {hit:?}");
+}
+
+/// The death that ended a run: that of its worker, or of its worker's parent, which has the same name.
+fn death_of<'a>(run: &Run, kills: &'a [Kill]) -> Option<&'a Kill> {
+    let name = run.start.worker.rsplit_once('.').map_or("", |(name, _)| name);
+    kills.iter().find(|kill| kill.name == name && kill.at >= run.start.at)
+}
+
+/// Every second run is that of a killed worker's task, taken back in time and started in time.
+fn repeats(lab: &Lab, kills: &[Kill], ledger: &Ledger, events: &Events) {
+    let reclaims = events.reclaims_of();
+    let (mut late, mut reclaimed, mut restarted, mut alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (id, runs) in &ledger.runs {
+        for pair in runs.windows(2) {
+            let [before, after] = pair else { continue };
+            let Some(kill) = death_of(before, kills) else { panic!("{id} ran again, and nobody had killed {before:?}") };
+            let back = reclaims.get(id.as_str()).into_iter().flatten().find(|at| **at >= kill.at && **at <= after.start.at + 5);
+            let Some(back) = back else { panic!("{id} ran again without a logged reclaim: {before:?}, {after:?}") };
+            reclaimed.push(back - kill.at);
+            let wait = after.start.at.saturating_sub(*back);
+            if after.start.losses >= 2 { alone.push(wait) } else if after.start.agent == "ledger" { restarted.push(wait) }
+            let bound = as_ms(lab.profile.reclaimed_within() + SLACK);
+            if back - kill.at > bound || (after.start.losses < 2 && after.start.agent == "ledger" && wait > 1_000) {
+                late.push(format!("{id} of {}: taken back {} ms after the kill, started {wait} ms later", before.start.worker, back - kill.at));
+            }
+        }
+    }
+    let done = ledger.all().filter(|run| matches!(run.end, Some((End::Done, _)))).count();
+    let twice = done - ledger.ended(End::Done);
+    println!("  {} runs repeated in {} reclaims, {twice} tasks done twice", reclaimed.len(), events.reclaims.len());
+    for (what, mut all) in [("kill to reclaim", reclaimed), ("reclaim to start", restarted), ("reclaim to start, alone", alone)] {
+        all.sort_unstable();
+        let at = |part: usize| all.get((all.len() * part / 100).min(all.len().saturating_sub(1))).copied().unwrap_or(0);
+        println!("  {what}: p50 {} ms, p99 {} ms, max {} ms ({} runs)", at(50), at(99), at(100), all.len());
+    }
+    assert!(late.is_empty(), "{} were late:\n  {}", late.len(), late[..late.len().min(20)].join("\n  "));
+}
+
+/// At no time did more tasks run than there are slots. A killed run ends with its process.
+fn slots(kills: &[Kill], ledger: &Ledger) {
+    let mut changes = Vec::new();
+    for run in ledger.all().filter(|run| run.start.agent == "slotted") {
+        let end = run.end.map(|(_, at)| at).or_else(|| death_of(run, kills).map(|kill| kill.at));
+        changes.extend([(run.start.at, 1), (end.unwrap_or_else(now_ms), -1)]);
+    }
+    // In the same ms the end comes first.
+    changes.sort_unstable();
+    let (mut now, mut most) = (0_i64, 0);
+    for (_, change) in &changes {
+        now += change;
+        most = most.max(now);
+    }
+    println!("  at most {most} of {SLOTS} slots were in use, by {} runs", changes.len() / 2);
+    assert!(most <= i64::try_from(SLOTS).unwrap_or(0), "{most} ran at once, with {SLOTS} slots");
+}

@@ -1,0 +1,21 @@
+//! Failures of comparable systems in the real world, as tests named after the ids of the list of cases.
+//!
+//! Each runs scaled in the suite, and in full by `cargo xtask cases --full`; each ends with the standing invariants of
+//! [`tidemill_tests::lab`]. They run one at a time: their subject is time.
+
+mod double;
+mod kill;
+mod lost;
+mod memory;
+mod stuck;
+
+use std::time::Duration;
+
+/// What a busy machine may add to any bound before a case fails.
+const SLACK: Duration = Duration::from_millis(250);
+/// For what has no bound of its own, and only must not hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn as_ms(t: Duration) -> u64 {
+    u64::try_from(t.as_millis()).unwrap_or(u64::MAX)
+}

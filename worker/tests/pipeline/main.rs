@@ -1,0 +1,7 @@
+//! The pipeline against a real server: one private server and one worker or more a test, waiting on what is observed, not on time.
+
+mod faults;
+mod harness;
+mod outcomes;
+mod room;
+mod stopping;
