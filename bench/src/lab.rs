@@ -83,7 +83,10 @@ impl Lab {
     pub(crate) fn info(&self, section: &str, field: &str) -> Result<f64> {
         let reply = self.server.command(&["INFO", section])?;
         let text = reply.as_str().context("INFO is text")?.to_owned();
-        let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':')).with_context(|| format!("no {field}"))?;
+        let line = text
+            .lines()
+            .find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))
+            .with_context(|| format!("no {field}"))?;
         Ok(line.trim().parse()?)
     }
 

@@ -5,6 +5,7 @@
 //! the producer share the machine: leave it otherwise idle, and compare only what was measured in one sitting.
 
 mod consumer;
+mod cost;
 mod lab;
 mod phases;
 mod scale;
@@ -42,6 +43,8 @@ enum Phase {
     Memory,
     /// Commands a second that idle workers send.
     Idle,
+    /// Redis CPU a task of each script at batches of 1 to 256, beside the bare stream commands.
+    Cost,
     /// Redis CPU a task from submit to settle, with the expiry of its outcome two minutes later.
     Expiry,
     /// The cost of a task with a million others waiting, against a thousand.
@@ -75,6 +78,7 @@ async fn main() -> Result<()> {
         Phase::Pickup => phases::pickup(&runs).await,
         Phase::Memory => phases::memory(&runs).await,
         Phase::Idle => phases::idle(&runs).await,
+        Phase::Cost => cost::run(cli.runs.max(1)).await,
         Phase::Expiry => phases::expiry(&runs).await,
         Phase::Scale { waiting, pairs } => scale::run(waiting, pairs).await,
         Phase::Worker(args) => consumer::run(args).await,

@@ -81,7 +81,8 @@ pub(crate) async fn pickup(runs: &Runs) -> Result<()> {
             client.submit(task()).await?;
         }
         lab.done(2_000).await?;
-        let mut waits: Vec<f64> = lab.finish()?.iter().skip(100).map(|t| t.1.saturating_sub(t.0) as f64 / 1e6).collect();
+        let mut waits: Vec<f64> =
+            lab.finish()?.iter().skip(100).map(|t| t.1.saturating_sub(t.0) as f64 / 1e6).collect();
         waits.sort_by(f64::total_cmp);
         halves.push(waits[waits.len() / 2]);
         tails.push(waits[waits.len() * 99 / 100]);
@@ -96,7 +97,10 @@ pub(crate) async fn memory(runs: &Runs) -> Result<()> {
     let before = lab.info("memory", "used_memory_dataset")? + lab.info("memory", "used_memory_overhead")?;
     submit(&lab, runs.tasks).await?;
     let after = lab.info("memory", "used_memory_dataset")? + lab.info("memory", "used_memory_overhead")?;
-    println!("memory   {:>9.0} B a waiting task beyond its 108 B payload", (after - before) / runs.tasks as f64 - 108.0);
+    println!(
+        "memory   {:>9.0} B a waiting task beyond its 108 B payload",
+        (after - before) / runs.tasks as f64 - 108.0
+    );
     Ok(())
 }
 

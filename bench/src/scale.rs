@@ -54,7 +54,7 @@ impl Side {
         let worker = WorkerId::incarnate("scale")?;
         let lease = Lease { lease: Duration::from_secs(7_200), sweep_hold: Duration::from_secs(1) };
         lab.store.renew(&worker, lease, Some(&[]), false).await?;
-        Ok(Self { lab, worker, claims: 0, settles: 0 }.filled(waiting).await?)
+        Self { lab, worker, claims: 0, settles: 0 }.filled(waiting).await
     }
 
     /// The dead worker's deliveries first, then the line, the schedule and the crowd.
@@ -67,19 +67,33 @@ impl Side {
         let mut sequence = 0;
         loop {
             sequence += 1;
-            let claim = Claim { worker: &dead, sequence, most: 256, lone: false, shares: [256, 0, 0, 0], offers: &offers()?[2..] };
+            let claim = Claim {
+                worker: &dead,
+                sequence,
+                most: 256,
+                lone: false,
+                shares: [256, 0, 0, 0],
+                offers: &offers()?[2..],
+            };
             if store.claim(&claim).await?.deliveries.is_empty() {
                 break;
             }
         }
-        let book = Book::parse("revision = 1\n[[limit]]\nmatch = { agent = \"lined\" }\nslots = 1\n").map_err(|e| anyhow::anyhow!(e.join("; ")))?;
+        let book = Book::parse("revision = 1\n[[limit]]\nmatch = { agent = \"lined\" }\nslots = 1\n")
+            .map_err(|e| anyhow::anyhow!(e.join("; ")))?;
         store.apply_book(&book.compile()).await?;
         fill(&store, waiting / 5, "lined", |t| t.priority(Priority::Urgent)).await?;
         let mut parked = 0;
         while parked + 1 < (waiting / 5) as u64 {
             self.claims += 1;
-            let claim =
-                Claim { worker: &self.worker, sequence: self.claims, most: 256, lone: false, shares: [256, 0, 0, 0], offers: &offers()?[1..2] };
+            let claim = Claim {
+                worker: &self.worker,
+                sequence: self.claims,
+                most: 256,
+                lone: false,
+                shares: [256, 0, 0, 0],
+                offers: &offers()?[1..2],
+            };
             store.claim(&claim).await?;
             parked = store.counts().await?.parked;
         }
@@ -97,14 +111,25 @@ impl Side {
             store.submit(batch, 0).await?;
             self.claims += 1;
             let most = u32::try_from(BATCH)?;
-            let claim =
-                Claim { worker: &self.worker, sequence: self.claims, most, lone: false, shares: [0, 0, most, 0], offers: &offers()?[..1] };
+            let claim = Claim {
+                worker: &self.worker,
+                sequence: self.claims,
+                most,
+                lone: false,
+                shares: [0, 0, most, 0],
+                offers: &offers()?[..1],
+            };
             let claimed = store.claim(&claim).await?;
             done += claimed.deliveries.len();
             let items: Vec<_> = claimed
                 .deliveries
                 .into_iter()
-                .map(|d| SettleItem { id: d.id, fence: d.fence, verb: Verb::Done { result: "ok".into(), keep_ms: 120_000 }, follow_ups: vec![] })
+                .map(|d| SettleItem {
+                    id: d.id,
+                    fence: d.fence,
+                    verb: Verb::Done { result: "ok".into(), keep_ms: 120_000 },
+                    follow_ups: vec![],
+                })
                 .collect();
             self.settles += 1;
             store.settle(&Settle { worker: &self.worker, lane: 0, sequence: self.settles, items: &items }).await?;

@@ -3,10 +3,17 @@
 -- Reply: alive (0/1) | now ms | holds the sweep (0/1) | lone work waits (0/1)
 local me, lease, begin = ARGV[1], tonumber(ARGV[2]), ARGV[4] == '1'
 local score = tonumber(call('ZSCORE', W, me) or (begin and '1' or '0'))
-if score <= 0 then return { 0, now, 0, 0 } end
+if score <= 0 then
+  call('ZADD', W, 'NX', 0, me)                                     -- also when its lease was deleted: what it ran is reclaimed
+  return { 0, now, 0, 0 }
+end
 call('ZADD', W, num(now + lease), me)
 if begin then call('HSET', B .. ':wa', me, ARGV[5]) end
-local sweep = call('HMGET', B .. ':sweep', 'holder', 'until')
+local sweep = call('HMGET', B .. ':sweep', 'holder', 'until', 'beat')
+-- Nobody has renewed for three quarters of a lease: the server was away, or everybody was. All leases look run out; those who
+-- live get half a lease to say so.
+local beat = tonumber(sweep[3] or num(now))
+call('HSET', B .. ':sweep', 'beat', num(now), unpack(now - beat > lease * 3 / 4 and { 'grace', num(now + math.floor(lease / 2)) } or {}))
 local till = tonumber(sweep[2] or '0') or 0
 local mine, may = sweep[1] == me, ARGV[3] ~= '0'
 local held = may and (mine or till < now or till > now + tonumber(ARGV[3]))

@@ -1,4 +1,5 @@
 -- status: where a task is, what holds it back, and how it ended. Reads only, but for a waiter that asks to be woken at the end.
+-- A row of waiters is bounded; who finds no room in it looks for itself every few seconds, as all waiters do.
 -- ARGV: id | client to wake ('' : nobody)
 -- Reply: state | gate | attempt | losses | fence | due ms | started ms | ended ms | error | data | envelope header | worker | agent | progress
 local id, client = ARGV[1], ARGV[2]
@@ -22,6 +23,6 @@ local waiting = state == 'running' or state == 'queued' or state == 'parked' or 
 if client ~= '' and waiting then
   local who = call('HGET', B .. ':waits', id)
   if not who then call('HSET', B .. ':waits', id, client)
-  elseif not string.find(',' .. who .. ',', ',' .. client .. ',', 1, true) then call('HSET', B .. ':waits', id, who .. ',' .. client) end
+  elseif #who < 1024 and not string.find(',' .. who .. ',', ',' .. client .. ',', 1, true) then call('HSET', B .. ':waits', id, who .. ',' .. client) end
 end
 return out

@@ -8,8 +8,6 @@ local held_until = tonumber(s[2] or '0') or 0
 if s[1] and s[1] ~= me and held_until >= now and held_until <= now + tonumber(ARGV[2]) then return { 0, now, 0, '', 0 } end
 local last, grace = tonumber(s[3] or num(now)), tonumber(s[4] or '0')
 if last > now then stepped_back(tonumber(ARGV[3])) last, grace = now, 0 end
--- After an outage every lease looks run out: those who live get half a lease to say so.
-if now - last > tonumber(ARGV[3]) / 2 then grace = now + math.floor(tonumber(ARGV[3]) / 2) end
 call('HSET', B .. ':sweep', 'holder', me, 'until', num(now + tonumber(ARGV[2])), 'last', num(now), 'grace', num(grace))
 local promoted = promote(most)
 local expired = expire(most)
@@ -17,6 +15,8 @@ drop_old_dead(16)
 local dead = ''
 if now >= grace then dead = call('ZRANGEBYSCORE', W, '-inf', num(now), 'LIMIT', 0, 1)[1] or '' end
 local due = next_due()
-if call('EXISTS', B .. ':live:20', B .. ':live:10', B .. ':live:5', B .. ':live:1') > 0 or (due > 0 and due <= now) then RING = true end
+if call('EXISTS', B .. ':live:20', B .. ':live:10', B .. ':live:5', B .. ':live:1') > 0 or (due > 0 and due <= now) then
+  if call('LLEN', BELL) == 0 then call('RPUSH', BELL, '1') end     -- whether or not anybody is known to sleep
+end
 finish_flush() flush()
 return { 1, now, due, dead, (promoted >= most or expired >= most) and 1 or 0 }

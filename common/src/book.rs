@@ -80,8 +80,11 @@ pub struct Compiled {
 
 impl Match {
     fn mask_and_field(&self) -> (String, String) {
-        let parts =
-            [('q', self.queue.as_ref().map(QueueName::as_str)), ('a', self.agent.as_ref().map(AgentName::as_str)), ('t', self.tenant.as_deref())];
+        let parts = [
+            ('q', self.queue.as_ref().map(QueueName::as_str)),
+            ('a', self.agent.as_ref().map(AgentName::as_str)),
+            ('t', self.tenant.as_deref()),
+        ];
         let mask: String = parts.iter().filter(|p| p.1.is_some()).map(|p| p.0).collect();
         let mask = if mask.is_empty() { "*".to_owned() } else { mask };
         let values: Vec<&str> = parts.iter().filter_map(|p| p.1).collect();
@@ -176,7 +179,11 @@ mod tests {
         assert_eq!(c.masks, "at,a,*");
         assert_eq!(
             c.fields,
-            [("*/".into(), "s:100".into()), ("a/gpt4".into(), "s:5;r:60:60000".into()), ("at/gpt4/a/b".into(), "s:1".into())]
+            [
+                ("*/".into(), "s:100".into()),
+                ("a/gpt4".into(), "s:5;r:60:60000".into()),
+                ("at/gpt4/a/b".into(), "s:1".into())
+            ]
         );
     }
 

@@ -18,7 +18,8 @@ fn stored(sealed: &Sealed) -> Bytes {
 
 #[test]
 fn a_task_comes_back_as_it_was() {
-    let mut task = NewTask::new("gpt4".parse().unwrap(), vec![0, 255, 10, 0xC1]).tenant("ac:me {x}").order_key("file\n1").key("k");
+    let mut task =
+        NewTask::new("gpt4".parse().unwrap(), vec![0, 255, 10, 0xC1]).tenant("ac:me {x}").order_key("file\n1").key("k");
     task.cost = u32::MAX;
     task.meta.timeout_ms = u64::MAX;
     let sealed = seal(&task).unwrap();
@@ -40,7 +41,8 @@ fn a_large_payload_rides_apart() {
 
 #[test]
 fn fingerprints_tell_content_apart() {
-    let keyed = |payload: &'static str| seal(&NewTask::new("a".parse().unwrap(), payload).key("k")).unwrap().fingerprint;
+    let keyed =
+        |payload: &'static str| seal(&NewTask::new("a".parse().unwrap(), payload).key("k")).unwrap().fingerprint;
     assert_eq!(keyed("x"), keyed("x"));
     assert_ne!(keyed("x"), keyed("y"));
 }

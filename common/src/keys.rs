@@ -22,12 +22,22 @@ pub type KeyKind = (&'static str, &'static str, Lifetime, &'static str);
 
 /// All kinds of keys.
 pub const KEYS: &[KeyKind] = &[
-    ("j:<id>", "string", Lifetime::Owned, "envelope of a task that has not ended, or is dead; then, with a TTL, its outcome"),
+    (
+        "j:<id>",
+        "string",
+        Lifetime::Owned,
+        "envelope of a task that has not ended, or is dead; then, with a TTL, its outcome",
+    ),
     ("b:<id>", "string", Lifetime::Owned, "payload above 16 KiB of such a task"),
     ("k:<tenant, key>", "string", Lifetime::Owned, "idempotency key: id and fingerprint; TTL once its task has ended"),
     ("r:<id>", "string", Lifetime::Ttl, "outcome of a dead task, beside its envelope"),
     ("p:<id>", "string", Lifetime::Ttl, "what a running task last said of its progress"),
-    ("q:<queue>:s:<priority>", "stream", Lifetime::Permanent, "tasks that wait or run, one group; one stream a queue and priority"),
+    (
+        "q:<queue>:s:<priority>",
+        "stream",
+        Lifetime::Permanent,
+        "tasks that wait or run, one group; one stream a queue and priority",
+    ),
     ("s:first", "stream", Lifetime::Permanent, "reclaimed and handed-back tasks, read first"),
     ("s:line", "stream", Lifetime::Permanent, "tasks pulled from lines, added and read in one claim"),
     ("run", "hash", Lifetime::Owned, "id: row of a running delivery, with what it has taken"),

@@ -173,7 +173,10 @@ mod tests {
             assert!(bad.parse::<QueueName>().is_err(), "{bad:?}");
             assert!(bad.parse::<AgentName>().is_err(), "{bad:?}");
         }
-        assert_eq!("a:b".parse::<QueueName>().unwrap_err().to_string(), "queue name contains ':'; allowed are letters, digits and `_.-`");
+        assert_eq!(
+            "a:b".parse::<QueueName>().unwrap_err().to_string(),
+            "queue name contains ':'; allowed are letters, digits and `_.-`"
+        );
         assert!("gpt-4.1_mini".parse::<AgentName>().is_ok());
         assert!("123".parse::<TaskId>().is_ok());
     }

@@ -46,7 +46,12 @@ impl RetryPolicy {
 
     /// The delay after `attempt` runs, in ms; `roll` in `0.0..1.0` is the jitter.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "bounded by a week in ms")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "bounded by a week in ms"
+    )]
     pub fn delay_ms(&self, attempt: u32, roll: f64) -> u64 {
         let bound = self.bound_ms(attempt);
         let floor = (bound / 10).max(1);
@@ -76,7 +81,8 @@ mod tests {
     #[test]
     fn jitter_spreads() {
         let policy = RetryPolicy::default();
-        let delays: std::collections::BTreeSet<_> = (0..100).map(|i| policy.delay_ms(5, f64::from(i) / 100.0)).collect();
+        let delays: std::collections::BTreeSet<_> =
+            (0..100).map(|i| policy.delay_ms(5, f64::from(i) / 100.0)).collect();
         assert!(delays.len() > 90);
     }
 }

@@ -29,8 +29,16 @@ pub enum State {
 
 impl State {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Queued, Self::Scheduled, Self::Parked, Self::Running, Self::Succeeded, Self::Dead, Self::Cancelled, Self::Expired];
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Scheduled,
+        Self::Parked,
+        Self::Running,
+        Self::Succeeded,
+        Self::Dead,
+        Self::Cancelled,
+        Self::Expired,
+    ];
 
     /// Its name.
     #[must_use]

@@ -284,7 +284,10 @@ impl NewTask {
             return Err(Invalid::Range { what: "max attempts", range: "1 to 65535" });
         }
         if self.delay > DELAY_MAX || self.start_within.is_some_and(|d| d > DELAY_MAX || d.is_zero()) {
-            return Err(Invalid::Range { what: "delay and start deadline", range: "at most ten years, a deadline above zero" });
+            return Err(Invalid::Range {
+                what: "delay and start deadline",
+                range: "at most ten years, a deadline above zero",
+            });
         }
         if self.depth > DEPTH_MAX {
             return Err(Invalid::Range { what: "depth", range: "at most 32: a task submits a task submits a task…" });
@@ -337,7 +340,12 @@ mod tests {
 
     #[test]
     fn priorities_have_the_fixed_numbers_and_names() {
-        for (p, n, s) in [(Priority::Urgent, 20, "urgent"), (Priority::High, 10, "high"), (Priority::Normal, 5, "normal"), (Priority::Low, 1, "low")] {
+        for (p, n, s) in [
+            (Priority::Urgent, 20, "urgent"),
+            (Priority::High, 10, "high"),
+            (Priority::Normal, 5, "normal"),
+            (Priority::Low, 1, "low"),
+        ] {
             assert_eq!((p.value(), p.as_str()), (n, s));
             assert_eq!(s.parse::<Priority>().unwrap(), p);
             assert_eq!(Priority::from_value(n), Some(p));

@@ -60,7 +60,8 @@ fn made_ms(id: &TaskId) -> Option<u64> {
 fn percentiles(values: &[u64]) -> [u64; 3] {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    [50, 95, 100].map(|p| sorted.get((sorted.len() * p / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or(0))
+    [50, 95, 100]
+        .map(|p| sorted.get((sorted.len() * p / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or(0))
 }
 
 impl fmt::Display for Account {
@@ -71,7 +72,10 @@ impl fmt::Display for Account {
         writeln!(f, "  succeeded  {:>6}", self.succeeded)?;
         writeln!(f, "  reclaimed  {:>6}   runs of the killed worker, run again", self.reclaimed)?;
         writeln!(f, "  lost       {:>6}   each id was asked for", self.other)?;
-        writeln!(f, "  wait (ms)  p50 {w50:>6}   p95 {w95:>6}   max {w100:>6}   from its submit to the run that counted")?;
+        writeln!(
+            f,
+            "  wait (ms)  p50 {w50:>6}   p95 {w95:>6}   max {w100:>6}   from its submit to the run that counted"
+        )?;
         write!(f, "  run (ms)   p50 {r50:>6}   p95 {r95:>6}   max {r100:>6}")
     }
 }

@@ -34,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 async fn main() -> Result<()> {
     let root = workspace_root()?;
     std::env::set_current_dir(&root)?;
-    let server = Server::start(ServerOptions::new()).context("the demo needs a server; `cargo xtask setup` gets one")?;
+    let server =
+        Server::start(ServerOptions::new()).context("the demo needs a server; `cargo xtask setup` gets one")?;
     let client = Client::connect(Options::at(server.url())).await?;
     let screen = Screen::new();
     screen.say(&format!("server    {}, private to this demo", server.binary()));
@@ -54,7 +55,11 @@ async fn main() -> Result<()> {
     while let Some(answer) = answers.next().await {
         account.accepted(answer.result?.id().clone());
     }
-    screen.say(&format!("submit    {} tasks from {} documents: urgent, high, normal and low", account.len(), passages::count(&tasks)));
+    screen.say(&format!(
+        "submit    {} tasks from {} documents: urgent, high, normal and low",
+        account.len(),
+        passages::count(&tasks)
+    ));
 
     watch(&client, &mut fleet, &screen, account.len() as u64).await?;
     screen.clear();
@@ -82,11 +87,15 @@ async fn watch(client: &Client, fleet: &mut Fleet, screen: &Screen, tasks: u64) 
         if !killed && ended("done") >= KILL_AT && counts.running >= 4 {
             killed = true;
             let (name, pid) = fleet.kill_first()?;
-            screen.say(&format!("KILL -9   {name} (pid {pid}) with work in hand, after {over} tasks; the supervisor starts it again"));
+            screen.say(&format!(
+                "KILL -9   {name} (pid {pid}) with work in hand, after {over} tasks; the supervisor starts it again"
+            ));
         }
         if ended("reclaimed") > reclaimed {
             reclaimed = ended("reclaimed");
-            screen.say(&format!("reclaimed {reclaimed} tasks of the killed worker: its lease has run out, they run elsewhere"));
+            screen.say(&format!(
+                "reclaimed {reclaimed} tasks of the killed worker: its lease has run out, they run elsewhere"
+            ));
         }
         if over >= tasks {
             return Ok(());

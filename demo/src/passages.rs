@@ -12,7 +12,9 @@ const PASSAGE_BYTES_MIN: usize = 80;
 /// `n` tasks, one a passage, over both agents and all priorities in turn.
 pub(crate) fn tasks(root: &Path, n: usize) -> Result<Vec<NewTask>> {
     let mut passages = Vec::new();
-    for folder in [".", "docs", "docs/adr", "common/lua", "common/lua/lib", "common/src", "common/src/store", "worker/src"] {
+    for folder in
+        [".", "docs", "docs/adr", "common/lua", "common/lua/lib", "common/src", "common/src/store", "worker/src"]
+    {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
         let mut files: Vec<_> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
         files.sort();
@@ -29,7 +31,8 @@ pub(crate) fn tasks(root: &Path, n: usize) -> Result<Vec<NewTask>> {
         .map(|i| {
             let (file, text) = &passages[i % passages.len()];
             let payload = serde_json::json!({ "file": file, "text": text }).to_string();
-            Ok(NewTask::new(agents[usize::from(i % 4 == 0)].clone(), payload).priority(Priority::ALL[i % 4 ^ i / 4 % 4]))
+            Ok(NewTask::new(agents[usize::from(i % 4 == 0)].clone(), payload)
+                .priority(Priority::ALL[(i % 4) ^ (i / 4 % 4)]))
         })
         .collect()
 }

@@ -1,7 +1,10 @@
 //! The integration tests: one binary, one module for each theme.
 
+#![expect(clippy::unwrap_used, reason = "a panic with its line is a test's report, in its helpers too")]
+
 mod cases;
 mod docs;
+mod lab;
 
 use tidemill_tests::server::{self, Reply};
 

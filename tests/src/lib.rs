@@ -2,8 +2,8 @@
 //!
 //! Everything here panics with a message that says what to do, since a test has nobody to hand an error to.
 
-pub mod proxy;
 pub mod lab;
+pub mod proxy;
 pub mod server;
 
 /// The Rust in documents, compiled as doctests.

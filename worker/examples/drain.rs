@@ -12,35 +12,35 @@ use std::time::{Duration, Instant};
 
 use tidemill_common::store::{RedisOptions, Store};
 use tidemill_common::task::NewTask;
+use tidemill_embedded::{Reply, Server};
 use tidemill_worker::{Context, Options, Outcome, Registry, Shutdown, Worker};
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const LATENCY_SAMPLES: usize = 500;
+/// Single tasks whose pickup is timed.
+const SAMPLES: usize = 500;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let tasks: usize = args.next().map_or(Ok(200_000), |n| n.parse())?;
+    let tasks = args.next().map_or(Ok(200_000), |n| n.parse::<usize>())? / 256 * 256;
     let concurrency: u32 = args.next().map_or(Ok(200), |n| n.parse())?;
     let given = args.next();
-    let server =
-        if given.is_none() { Some(tidemill_embedded::Server::start(tidemill_embedded::Options::new())?) } else { None };
-    let url = given.or(server.as_ref().map(tidemill_embedded::Server::url)).unwrap_or_default();
+    let server = if given.is_none() { Some(Server::start(tidemill_embedded::Options::new())?) } else { None };
+    let url = given.or(server.as_ref().map(Server::url)).unwrap_or_default();
     let redis = RedisOptions { url, ..RedisOptions::default() };
     let store = Store::connect(&redis).await?;
 
-    let new = || NewTask::new("noop".parse().expect("a name"), vec![b'x'; 200]);
     let began = Instant::now();
     for _ in 0..tasks / 256 {
-        store.submit(&(0..256).map(|_| new()).collect::<Vec<_>>(), 0).await?;
+        let some: Result<Vec<_>> = (0..256).map(|_| task(200)).collect();
+        store.submit(&some?, 0).await?;
     }
-    let tasks = tasks / 256 * 256;
     println!("submitted {tasks} in {:.2?}: {:.0}/s", began.elapsed(), rate(tasks, began));
 
     let done = Arc::new(AtomicU64::new(0));
-    let (starts, mut started) = unbounded_channel();
+    let (starts, started) = unbounded_channel();
     let counted = Arc::clone(&done);
     let handler = move |context: Context| {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -56,47 +56,51 @@ async fn main() -> Result<()> {
     while done.load(Ordering::Relaxed) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let pid = server.as_ref().and_then(|s| s.pid()).map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    drain(&store, server.as_ref(), tasks).await?;
+    pickups(&store, started).await?;
+    shutdown.drain.cancel();
+    println!("{:?}", running.await??);
+    Ok(())
+}
+
+fn task(bytes: usize) -> Result<NewTask> {
+    Ok(NewTask::new("noop".parse()?, vec![b'x'; bytes]))
+}
+
+async fn drain(store: &Store, server: Option<&Server>, tasks: usize) -> Result<()> {
+    let pid = server.and_then(Server::pid).map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let (began, ours, theirs) = (Instant::now(), cpu("self"), cpu(&pid));
     while store.counts().await?.ended.get("done").copied().unwrap_or(0) < tasks as u64 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let each = 1e6 / tasks as f64;
+    println!("drained {tasks} in {:.2?}: {:.0}/s", began.elapsed(), rate(tasks, began));
     println!(
-        "drained {tasks} in {:.2?}: {:.0}/s at concurrency {concurrency}; CPU each: {:.1} µs here, {:.1} µs of the server",
-        began.elapsed(),
-        rate(tasks, began),
+        "CPU a task: {:.1} µs here, {:.1} µs of the server",
         (cpu("self") - ours) * each,
         (cpu(&pid) - theirs) * each
     );
-
-    if let Some(tidemill_embedded::Reply::Bulk(stats)) =
-        server.as_ref().map(|s| s.command(&["INFO", "commandstats"])).transpose()?
-    {
+    if let Some(Reply::Bulk(stats)) = server.map(|s| s.command(&["INFO", "commandstats"])).transpose()? {
         let stats = String::from_utf8_lossy(&stats).into_owned();
-        let scripts =
-            stats.lines().find_map(|l| l.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or_default().to_owned();
-        println!("scripts since the start, submits included: {scripts}");
+        let scripts = stats.lines().find_map(|l| l.strip_prefix("cmdstat_evalsha:")).unwrap_or_default().to_owned();
+        println!("scripts, submits included: {scripts}");
     }
-    let mut pickups = Vec::new();
-    for _ in 0..LATENCY_SAMPLES {
+    Ok(())
+}
+
+async fn pickups(store: &Store, mut started: UnboundedReceiver<Instant>) -> Result<()> {
+    let mut waits = Vec::new();
+    for _ in 0..SAMPLES {
         tokio::time::sleep(Duration::from_millis(4)).await;
-        let task = NewTask::new("noop".parse()?, "1");
-        let sent = Instant::now();
+        let (task, sent) = (task(1)?, Instant::now());
         store.submit(std::slice::from_ref(&task), 0).await?;
         if let Some(at) = started.recv().await {
-            pickups.push(at - sent);
+            waits.push(at - sent);
         }
     }
-    pickups.sort();
-    println!(
-        "from submit to handler, one at a time: p50 {:.2?}, p99 {:.2?}, max {:.2?}",
-        pickups[pickups.len() / 2],
-        pickups[pickups.len() * 99 / 100],
-        pickups[pickups.len() - 1]
-    );
-    shutdown.drain.cancel();
-    println!("{:?}", running.await??);
+    waits.sort();
+    let at = |share: usize| waits[(waits.len() - 1) * share / 100];
+    println!("from submit to handler, one at a time: p50 {:.2?}, p99 {:.2?}, max {:.2?}", at(50), at(99), at(100));
     Ok(())
 }
 

@@ -99,7 +99,7 @@ fn ended(exit: Exit) -> ExitCode {
             ExitCode::from(FORCED)
         }
         Exit::LeaseLost => {
-            tracing::error!("stopped after the lease was lost; others run what had not ended");
+            tracing::error!("stopped without settling all; others run the rest once the lease has run out");
             ExitCode::from(FAILED)
         }
     }

@@ -38,7 +38,8 @@ pub enum Exit {
     HandedBack(u64),
     /// It was forced: what could be handed back was.
     Forced,
-    /// Its lease was lost while it drained: others run what it had not finished.
+    /// Its lease was lost while it drained, or is about to be, since Redis does not answer: others run what it had not finished, and
+    /// what it had finished and could not settle.
     LeaseLost,
 }
 

@@ -54,7 +54,11 @@ local function enter(h, id, o)
   end
   if h.exp > 0 then call('ZADD', X, num(h.exp), id) end
   if h.order ~= '' then call('ZADD', O .. h.order, num(h.seq), id) end
-  if h.order == '' or call('ZCARD', O .. h.order) == 1 then place(h, id) end
+  if h.order == '' then return place(h, id) end
+  local head = call('ZRANGE', O .. h.order, 0, 0)[1]
+  if head == id then return place(h, id) end
+  count('behind', 1)
+  if call('GETRANGE', J .. head, 0, 0) ~= string.char(VERSION) then order_next(h, head) end -- its envelope was deleted: heal
 end
 
 local function accept(at, n, most)

@@ -35,14 +35,14 @@ local function over(id, env, outcome, data, own)                   -- it will no
 end
 
 -- Handed over: its row, its part of the answer. A task pulled from a line gets its pending entry here.
-local function hand_over(id, env, info, src, entry, t, flags, taken)
+local function hand_over(id, env, info, src, entry, t, taken)
   local n, attempt, marks = C.n, 1, C.lone and ROW_LONE or 0
   local f = pack('>d', C.fence + n)
   if t then attempt, marks = t.attempts + 1, marks + ROW_HISTORY end
   if taken ~= '' then marks = marks + ROW_TAKEN end
   if src == 'l' then entry = call('XADD', LINE, '*', string.sub(env, 2, 5), id) C.pulled[entry] = true end
   C.ids[n + 1], C.run[2 * n + 1] = id, id
-  C.run[2 * n + 2] = row_pack(f, now, attempt, info.max, info.prio, flags, marks, src, entry, info.tail, taken)
+  C.run[2 * n + 2] = row_pack(f, now, attempt, info.max, info.prio, info.flags, marks, src, entry, info.tail, taken)
   local out, o = C.out, 5 * n + 5
   out[o], out[o + 1], out[o + 2], out[o + 3], out[o + 4] = id, f, attempt, t and t.losses + t.lone or 0, env
   C.n, C.rooms[info.agent], C.waits[info.waits] = n + 1, C.rooms[info.agent] - 1, (C.waits[info.waits] or 0) - 1
@@ -53,10 +53,10 @@ local function consider(id, env, at, src, entry, own)
   local ok, _, _, seq, _, exp, bytes = pcall(unpack_, SEALED, env)
   local info = ok and info_of(env, bytes)
   if not info then quarantine(id) return true end
-  local flags, t, rules, taken = info.flags, at and history(at), info.rules, ''
-  if exp > 0 then
+  local t, rules, taken, deadline = at and history(at), info.rules, '', false
+  if exp > 0 and not t then                                        -- a start deadline: a task that has started once has met it
     if exp <= now then return over(id, env, 'expired', nil, own) end
-    flags = flags + F_EXPIRES
+    deadline = true
   end
   local alone = t and t.losses >= SUSPECT and not C.lone
   local offered = (C.rooms[info.agent] or 0) > 0
@@ -70,5 +70,6 @@ local function consider(id, env, at, src, entry, own)
     if g then return g, wait, h end
     taken = take(rules, h, id)
   end
-  hand_over(id, env, info, src, entry, t, flags, taken)
+  if deadline then call('ZREM', X, id) end
+  hand_over(id, env, info, src, entry, t, taken)
 end

@@ -6,7 +6,6 @@
 local VERSION, SEALED, SEALED_BYTES = 1, '>BI4dddH', 31
 local HEADER_FMT = '>BBHI4BBc0Bc0Bc0Bc0Bc0'
 local F_ORDER, F_KEY, F_BIG, F_HOLD = 1, 2, 4, 8                   -- the client's flags
-local F_EXPIRES = 16                                               -- only in a row: the task is in B:x
 local HEADER_MAX = SEALED_BYTES + 9 + 5 * 256
 local function has(flags, bit_) return math.floor(flags / bit_) % 2 == 1 end
 local NAMES = {}                                                   -- names found good in this script

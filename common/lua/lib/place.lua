@@ -35,6 +35,7 @@ local function order_next(h, id)
   local next_id = call('ZRANGE', key, 0, 0)[1]
   while next_id do
     local n = stored(next_id)
+    count('behind', -1)
     if n then return place(n, next_id) end
     quarantine(next_id)                                            -- unreadable or gone: heal, and go on
     call('ZREM', key, next_id)
@@ -43,7 +44,8 @@ local function order_next(h, id)
 end
 local function order_ended(h, id)
   if not has(h.flags, F_ORDER) then return end
-  if call('ZRANGE', O .. h.order, 0, 0)[1] == id then order_next(h, id) else call('ZREM', O .. h.order, id) end
+  if call('ZRANGE', O .. h.order, 0, 0)[1] == id then order_next(h, id)
+  elseif call('ZREM', O .. h.order, id) == 1 then count('behind', -1) end
 end
 
 local function promote(most)

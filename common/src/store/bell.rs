@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use fred::error::ErrorKind;
-use fred::interfaces::{ClientLike, KeysInterface, ListInterface};
-use fred::prelude::{Client, Options};
+use fred::interfaces::{ClientLike, ListInterface};
+use fred::prelude::{Client, Options, Value};
 
 use super::connect::{self, RedisOptions};
 use super::{Error, Store};
@@ -15,8 +15,6 @@ use crate::keys::Base;
 
 /// How much longer than its own time a blocking read may take before its connection counts as dead.
 const GRACE: Duration = Duration::from_secs(2);
-/// Life of a nudge that nobody hears, ms.
-const NUDGE_MS: i64 = 60_000;
 
 /// What was heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,14 +57,7 @@ impl Store {
     /// # Errors
     /// When Redis does not answer; sending it twice does no harm.
     pub async fn nudge(&self, who: &str) -> Result<(), Error> {
-        let list = self.base.control(who);
-        self.retrying(|| async {
-            let both = self.client.pipeline();
-            let _: () = both.rpush(list.as_str(), "ring").await.map_err(|e| Error::of("nudge", e))?;
-            let _: () = both.pexpire(list.as_str(), NUDGE_MS, None).await.map_err(|e| Error::of("nudge", e))?;
-            both.all::<()>().await.map_err(|e| Error::of("nudge", e))
-        })
-        .await
+        self.call(|s| &s.nudge, vec![Value::from(who)]).await.map(|_| ())
     }
 }
 
@@ -94,7 +85,8 @@ impl Bell {
             Err(e) => {
                 // Not awaited to its end: while the server is away this would wait for it.
                 let again = self.client.force_reconnection();
-                let _ = tokio::time::timeout(Duration::from_millis(self.options.command_timeout_ms.max(1)), again).await;
+                let _ =
+                    tokio::time::timeout(Duration::from_millis(self.options.command_timeout_ms.max(1)), again).await;
                 Err(Error::of("listen", e))
             }
         }

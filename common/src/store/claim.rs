@@ -85,8 +85,12 @@ impl Store {
             "stale" => return Err(Error::Stale),
             other => return Err(Error::Reply { op: "claim", what: format!("{other:?} was not expected") }),
         }
-        let mut claimed =
-            Claimed { deliveries: Vec::new(), now_ms: reply.number()?, next_due_ms: reply.number()?, lone_work: reply.flag()? };
+        let mut claimed = Claimed {
+            deliveries: Vec::new(),
+            now_ms: reply.number()?,
+            next_due_ms: reply.number()?,
+            lone_work: reply.flag()?,
+        };
         while !reply.is_empty() {
             claimed.deliveries.push(Delivery {
                 id: reply.parse()?,

@@ -33,13 +33,22 @@ pub struct RedisOptions {
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { url: "redis://127.0.0.1:6379".into(), command_timeout_ms: 5_000, connect_timeout_ms: 5_000, retry_for_ms: 10_000, shard: 0 }
+        Self {
+            url: "redis://127.0.0.1:6379".into(),
+            command_timeout_ms: 5_000,
+            connect_timeout_ms: 5_000,
+            retry_for_ms: 10_000,
+            shard: 0,
+        }
     }
 }
 
 impl std::fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RedisOptions").field("url", &self.shown_url()).field("shard", &self.shard).finish_non_exhaustive()
+        f.debug_struct("RedisOptions")
+            .field("url", &self.shown_url())
+            .field("shard", &self.shard)
+            .finish_non_exhaustive()
     }
 }
 
@@ -48,16 +57,21 @@ impl RedisOptions {
     #[must_use]
     pub fn shown_url(&self) -> String {
         let Some((scheme, rest)) = self.url.split_once("://") else { return "(not a URL)".into() };
-        let after_secret = rest.rfind('@').map_or(rest, |at| &rest[at + 1..]);
-        format!("{scheme}://{}", after_secret.split('?').next().unwrap_or_default())
+        let address = rest.split('?').next().unwrap_or_default();
+        let after_secret = address.rfind('@').map_or(address, |at| &address[at + 1..]);
+        format!("{scheme}://{after_secret}")
     }
 }
 
+/// What a URL may begin with.
+const SCHEMES: &[&str] =
+    &["redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel", "redis+unix"];
 /// Most commands waiting for a connection before new ones are refused.
 const BUFFERED_COMMANDS_MAX: usize = 10_000;
 
 fn builder(options: &RedisOptions) -> Result<Builder, Error> {
-    let config = Config::from_url(&options.url).map_err(|_| {
+    let known = SCHEMES.iter().any(|scheme| options.url.split("://").next() == Some(scheme));
+    let config = Some(()).filter(|()| known).and_then(|()| Config::from_url(&options.url).ok()).ok_or_else(|| {
         Error::Settings(format!(
             "cannot read the URL {}; forms: redis://host:port, rediss://…, redis-cluster://…, redis-sentinel://…, redis+unix:///path",
             options.shown_url()
@@ -71,7 +85,10 @@ fn builder(options: &RedisOptions) -> Result<Builder, Error> {
             c.internal_command_timeout = timeout;
             c.max_command_attempts = 1;
             c.max_command_buffer_len = BUFFERED_COMMANDS_MAX;
-            c.unresponsive = UnresponsiveConfig { max_timeout: Some(timeout * 2), interval: Duration::from_millis(500).min(timeout) };
+            c.unresponsive = UnresponsiveConfig {
+                max_timeout: Some(timeout * 2),
+                interval: Duration::from_millis(500).min(timeout),
+            };
             c.reconnect_errors = vec![
                 ReconnectError::ReadOnly,
                 ReconnectError::Loading,
@@ -94,9 +111,13 @@ pub(super) async fn connect(options: &RedisOptions) -> Result<(Client, Arc<Atomi
         counted.fetch_add(1, Ordering::Relaxed);
         std::future::ready(Ok(()))
     });
+    // Subscribed to the outcome before the driver starts: it may be done before we look.
+    let waiter = client.clone();
+    let mut connected = std::pin::pin!(waiter.wait_for_connect());
+    let _ = futures::poll!(connected.as_mut());
     let driver = client.connect();
     let patience = Duration::from_millis(options.connect_timeout_ms.max(1));
-    match tokio::time::timeout(patience, client.wait_for_connect()).await {
+    match tokio::time::timeout(patience, connected).await {
         Ok(Ok(())) => Ok((client, reconnects)),
         Ok(Err(source)) => {
             driver.abort();
@@ -104,7 +125,10 @@ pub(super) async fn connect(options: &RedisOptions) -> Result<(Client, Arc<Atomi
         }
         Err(_) => {
             driver.abort();
-            Err(Error::Unavailable { op: "connect", source: fred::error::Error::new(fred::error::ErrorKind::Timeout, "no connection in time") })
+            Err(Error::Unavailable {
+                op: "connect",
+                source: fred::error::Error::new(fred::error::ErrorKind::Timeout, "no connection in time"),
+            })
         }
     }
 }
@@ -115,10 +139,10 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        for url in ["redis://u:p%40s@h:1/0", "redis://:s@cr:et@h:1/0", "rediss://h:1?password=x"] {
+        for url in ["redis://u:p%40s@h:1/0", "redis://:s@cr:et@h:1/0", "rediss://h:1?password=a@bx"] {
             let shown = format!("{:?}", RedisOptions { url: url.into(), ..RedisOptions::default() });
-            for secret in ["p%40s", "s@cr", "et", "password"] {
-                assert!(!shown.contains(secret) || secret == "et", "{shown}");
+            for secret in ["p%40s", "s@cr", "password", "bx"] {
+                assert!(!shown.contains(secret), "{shown}");
             }
             assert!(shown.contains("://h:1"), "{shown}");
         }

@@ -85,8 +85,20 @@ impl Reason {
 }
 
 /// Replies by which a server says "not now".
-const NOT_NOW: &[&str] =
-    &["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED", "TRYAGAIN", "MISCONF", "NOREPLICAS", "ERR max number of clients"];
+const NOT_NOW: &[&str] = &[
+    "Failed to route command",
+    "Too many failed write attempts",
+    "READONLY",
+    "LOADING",
+    "BUSY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "UNBLOCKED",
+    "TRYAGAIN",
+    "MISCONF",
+    "NOREPLICAS",
+    "ERR max number of clients",
+];
 
 impl Error {
     /// Sorts an error of the client by what it means for the caller.

@@ -148,8 +148,9 @@ impl Store {
         let key = self.base.meta();
         let ours = SCHEMA.to_string();
         let _: Result<bool, _> = self.client.hsetnx(key.as_str(), "schema", ours.as_str()).await;
-        let found: Option<String> =
-            self.retrying(|| async { self.client.hget(key.as_str(), "schema").await.map_err(|e| Error::of("meta", e)) }).await?;
+        let found: Option<String> = self
+            .retrying(|| async { self.client.hget(key.as_str(), "schema").await.map_err(|e| Error::of("meta", e)) })
+            .await?;
         match found {
             Some(found) if found != ours => Err(Error::Unsuitable(format!(
                 "the data of shard {} has layout {found}; this build reads layout {ours}: run the build that wrote it, or migrate",
@@ -165,7 +166,9 @@ fn pairs(value: Value) -> Vec<(String, String)> {
         Value::Array(items) => {
             items.chunks(2).filter_map(|c| Some((c.first()?.as_string()?, c.get(1)?.as_string()?))).collect()
         }
-        Value::Map(map) => map.inner().into_iter().filter_map(|(k, v)| Some((k.into_string()?, v.as_string()?))).collect(),
+        Value::Map(map) => {
+            map.inner().into_iter().filter_map(|(k, v)| Some((k.into_string()?, v.as_string()?))).collect()
+        }
         _ => Vec::new(),
     }
 }

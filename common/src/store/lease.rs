@@ -64,7 +64,13 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Gone`] when it was given up; then nothing brings it back. Or when Redis does not answer.
-    pub async fn renew(&self, worker: &WorkerId, lease: Lease, begin: Option<&[AgentName]>, may_sweep: bool) -> Result<Renewed, Error> {
+    pub async fn renew(
+        &self,
+        worker: &WorkerId,
+        lease: Lease,
+        begin: Option<&[AgentName]>,
+        may_sweep: bool,
+    ) -> Result<Renewed, Error> {
         let agents = begin.unwrap_or_default().iter().fold(String::from(","), |all, a| all + a.as_str() + ",");
         let args: Vec<Value> = vec![
             worker.as_str().into(),
@@ -86,7 +92,8 @@ impl Store {
     /// # Errors
     /// When Redis does not answer.
     pub async fn sweep(&self, worker: &WorkerId, lease: Lease) -> Result<Swept, Error> {
-        let args: Vec<Value> = vec![worker.as_str().into(), ms(lease.sweep_hold), ms(lease.lease), PAGE.to_string().into()];
+        let args: Vec<Value> =
+            vec![worker.as_str().into(), ms(lease.sweep_hold), ms(lease.lease), PAGE.to_string().into()];
         let mut reply = Reply::array("sweep", self.call(|s| &s.sweep, args).await?)?;
         Ok(Swept {
             held: reply.flag()?,
@@ -114,7 +121,8 @@ impl Store {
     /// When Redis does not answer.
     pub async fn own(&self, worker: &WorkerId, from: Option<&(u64, String)>) -> Result<Owned, Error> {
         let (stream, entry) = from.map_or((1, "-"), |(s, e)| (*s, e.as_str()));
-        let args: Vec<Value> = vec![worker.as_str().into(), stream.to_string().into(), entry.into(), PAGE.to_string().into()];
+        let args: Vec<Value> =
+            vec![worker.as_str().into(), stream.to_string().into(), entry.into(), PAGE.to_string().into()];
         let mut reply = Reply::array("own", self.call(|s| &s.own, args).await?)?;
         let (stream, entry) = (reply.number()?, reply.text()?);
         let mut deliveries = Vec::new();

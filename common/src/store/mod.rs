@@ -118,7 +118,8 @@ impl Store {
     /// How often the connection was made again.
     #[must_use]
     pub fn reconnects(&self) -> u64 {
-        self.reconnects.load(Ordering::Relaxed)
+        // The first connection counts as one as well.
+        self.reconnects.load(Ordering::Relaxed).saturating_sub(1)
     }
 
     /// A payload that lies apart.

@@ -38,6 +38,7 @@ const WHERE: &str = lua!("lib/where");
 const PENDING: &str = lua!("lib/pending");
 const DELIVER: &str = lua!("lib/deliver");
 const SOURCES: &str = lua!("lib/sources");
+const TURNS: &str = lua!("lib/turns");
 const CLOSE: &str = lua!("lib/close");
 const EXPIRE: &str = lua!("lib/expire");
 const WORKER: &str = lua!("lib/worker");
@@ -80,6 +81,7 @@ pub(super) struct Scripts {
     pub(super) book: Script,
     pub(super) refresh: Script,
     pub(super) progress: Script,
+    pub(super) nudge: Script,
 }
 
 impl Scripts {
@@ -95,7 +97,12 @@ impl Scripts {
         };
         Self {
             submit: script("submit", false, &[&gates[..], &[ACCEPT]].concat(), lua!("submit")),
-            claim: script("claim", true, &[&ends[..], &[WHERE, PENDING, DELIVER, SOURCES, CLOSE]].concat(), lua!("claim")),
+            claim: script(
+                "claim",
+                true,
+                &[&ends[..], &[WHERE, PENDING, DELIVER, SOURCES, TURNS, CLOSE]].concat(),
+                lua!("claim"),
+            ),
             settle: script("settle", true, &[&ends[..], &[ACCEPT]].concat(), lua!("settle")),
             renew: script("renew", true, &[], lua!("renew")),
             sweep: script("sweep", true, &[&ends[..], &[WHERE, EXPIRE]].concat(), lua!("sweep")),
@@ -108,6 +115,7 @@ impl Scripts {
             book: script("book", true, &[], lua!("book")),
             refresh: script("refresh", true, &gates, lua!("refresh")),
             progress: script("progress", true, &[], lua!("progress")),
+            nudge: script("nudge", true, &[], lua!("nudge")),
         }
     }
 }
@@ -120,9 +128,28 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 14] {
-        let Self { submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, status, counts, book, refresh, progress } = self;
-        [submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, status, counts, book, refresh, progress]
+    fn each(&mut self) -> [&mut Script; 15] {
+        let Self {
+            submit,
+            claim,
+            settle,
+            renew,
+            sweep,
+            reclaim,
+            own,
+            leave,
+            cancel,
+            status,
+            counts,
+            book,
+            refresh,
+            progress,
+            nudge,
+        } = self;
+        [
+            submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, status, counts, book, refresh, progress,
+            nudge,
+        ]
     }
 }
 

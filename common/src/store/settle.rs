@@ -107,7 +107,9 @@ impl Settled {
             b's' => Self::Stale,
             b'g' => Self::Gone,
             b'!' => Self::Quarantined,
-            other => return Err(Error::Reply { op: "settle", what: format!("{:?} was not expected", char::from(other)) }),
+            other => {
+                return Err(Error::Reply { op: "settle", what: format!("{:?} was not expected", char::from(other)) });
+            }
         })
     }
 }
@@ -145,7 +147,8 @@ impl Store {
         }
         let mut reply = Reply::array("settle", self.call(|s| &s.settle, args).await?)?;
         let settled: Vec<Settled> = reply.bytes()?.iter().map(|b| Settled::read(*b)).collect::<Result<_, _>>()?;
-        let counted = settle.items.iter().zip(&settled).filter(|(_, s)| **s == Settled::Done).flat_map(|(i, _)| &i.follow_ups);
+        let counted =
+            settle.items.iter().zip(&settled).filter(|(_, s)| **s == Settled::Done).flat_map(|(i, _)| &i.follow_ups);
         let accepted = read_replies(counted, &mut reply.list()?)?;
         Ok((settled, accepted))
     }

@@ -33,7 +33,10 @@ pub enum Accepted {
 impl Accepted {
     fn read(id: &TaskId, reply: &str) -> Result<Self, Error> {
         let other = || {
-            reply[1..].trim().parse().map_err(|_| Error::Reply { op: "submit", what: format!("{reply:?} names no task") })
+            reply[1..]
+                .trim()
+                .parse()
+                .map_err(|_| Error::Reply { op: "submit", what: format!("{reply:?} names no task") })
         };
         Ok(match reply.chars().next() {
             Some('q') => Self::New(id.clone()),
@@ -61,14 +64,21 @@ pub(super) fn push_args(args: &mut Vec<Value>, task: &NewTask, sealed: Sealed) {
     let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX).to_string();
     args.push(task.id.as_str().into());
     let plain = task.delay.is_zero() && task.start_within.is_none();
-    args.push(if plain { Value::from_static_str("") } else { format!("{}:{}", ms(task.delay), ms(task.start_within.unwrap_or_default())).into() });
+    args.push(if plain {
+        Value::from_static_str("")
+    } else {
+        format!("{}:{}", ms(task.delay), ms(task.start_within.unwrap_or_default())).into()
+    });
     args.push(sealed.fingerprint.into());
     args.push(Value::Bytes(sealed.header));
     args.push(Value::Bytes(sealed.body));
     args.push(Value::Bytes(sealed.apart));
 }
 
-pub(super) fn read_replies<'a>(tasks: impl Iterator<Item = &'a NewTask>, reply: &mut Reply) -> Result<Vec<Accepted>, Error> {
+pub(super) fn read_replies<'a>(
+    tasks: impl Iterator<Item = &'a NewTask>,
+    reply: &mut Reply,
+) -> Result<Vec<Accepted>, Error> {
     tasks.map(|task| Accepted::read(&task.id, &reply.text()?)).collect()
 }
 

@@ -40,7 +40,9 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
 
 fn row(context: &Context, view: &StatusView, status: &Status) -> Vec<String> {
     let text = |part: &Option<String>| part.as_deref().map_or_else(|| "-".to_owned(), printable);
-    let what = [&view.gate, &view.worker, &view.progress, &view.error].into_iter().flatten().map(|t| printable(t));
+    let lost = (view.losses > 0).then(|| format!("lost with its worker: {}", view.losses));
+    let what =
+        [&view.gate, &view.worker, &view.progress, &lost, &view.error].into_iter().flatten().map(|t| printable(t));
     vec![
         view.id.to_string(),
         context.out.paint(words::paint(status.state), view.state),

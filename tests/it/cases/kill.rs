@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use rand::seq::IndexedRandom as _;
 use tidemill_common::book::{Book, Limit, Match};
 use tidemill_common::name::TaskId;
-use tidemill_common::store::Store;
+use tidemill_common::store::{Cancelled, Store};
 use tidemill_common::task::{NewTask, Priority};
 use tidemill_tests::lab::profile::pick;
 use tidemill_tests::lab::{End, Events, Lab, Ledger, Payload, Run, WorkerProcess, now_ms};
+use tokio::task::JoinSet;
 
 use super::{PATIENCE, SLACK, as_ms};
 
@@ -34,10 +35,14 @@ struct Kill {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kill_workers_under_load() {
+async fn workers_die_under_load() {
     let (rate, seconds, kills, waiting) = pick((100, 7, 6, 10_000), (1_000, 20, 18, 100_000));
     let lab = Lab::new().await;
-    let limit = Limit { matches: Match { agent: Some("slotted".parse().unwrap()), ..Match::default() }, slots: Some(SLOTS), rate: None };
+    let limit = Limit {
+        matches: Match { agent: Some("slotted".parse().unwrap()), ..Match::default() },
+        slots: Some(SLOTS),
+        rate: None,
+    };
     lab.store().apply_book(&Book { revision: 1, limits: vec![limit] }.compile()).await.unwrap();
     let behind = wait_behind(&lab, waiting).await;
     let mut workers: Vec<_> = (0..WORKERS).map(|n| (Instant::now(), start(&lab, &format!("w{n}")))).collect();
@@ -68,7 +73,10 @@ async fn kill_workers_under_load() {
     lab.ended(all.len() + behind.len(), PATIENCE * 2).await;
 
     let (ledger, events) = (lab.ledger(), lab.events());
-    println!("kill test: {} offered in {seconds} s, all done after {offered_took:.1?}; {waiting} behind, {cancelled} of them called off", all.len());
+    println!(
+        "kill test: {} offered in {seconds} s, all done after {offered_took:.1?}; {waiting} behind, {cancelled} of them called off",
+        all.len()
+    );
     ends_once(&all, &behind, &events);
     hits(&killed, &ledger);
     repeats(&lab, &killed, &ledger, &events);
@@ -119,20 +127,18 @@ async fn offer(store: Store, rate: usize, total: usize) -> Vec<TaskId> {
 
 /// Cancels what still waits; returns how many did.
 async fn call_off(store: &Store, ids: &[TaskId]) -> usize {
-    let mut cancelled = 0;
-    for part in ids.chunks(ids.len().div_ceil(CANCEL_AT_ONCE)).map(<[TaskId]>::to_vec).map(|part| {
-        let store = store.clone();
-        tokio::spawn(async move {
-            let mut n = 0;
+    let mut parts = JoinSet::new();
+    for part in ids.chunks(ids.len().div_ceil(CANCEL_AT_ONCE)) {
+        let (store, part) = (store.clone(), part.to_vec());
+        parts.spawn(async move {
+            let mut waited = 0;
             for id in &part {
-                n += usize::from(matches!(store.cancel(id).await.unwrap(), tidemill_common::store::Cancelled::Now(_)));
+                waited += usize::from(matches!(store.cancel(id).await.unwrap(), Cancelled::Now(_)));
             }
-            n
-        })
-    }).collect::<Vec<_>>() {
-        cancelled += part.await.unwrap();
+            waited
+        });
     }
-    cancelled
+    parts.join_all().await.into_iter().sum()
 }
 
 /// Every id has one recorded end; those that were offered have succeeded.
@@ -145,7 +151,11 @@ fn ends_once(offered: &BTreeSet<&str>, behind: &[TaskId], events: &Events) {
         assert_eq!(ends.get(id).map(Vec::as_slice), Some(&['d'][..]), "{id}");
     }
     for id in behind {
-        assert!(matches!(ends.get(id.as_str()).map(Vec::as_slice), Some(['d' | 'c'])), "{id}: {:?}", ends.get(id.as_str()));
+        assert!(
+            matches!(ends.get(id.as_str()).map(Vec::as_slice), Some(['d' | 'c'])),
+            "{id}: {:?}",
+            ends.get(id.as_str())
+        );
     }
 }
 
@@ -168,22 +178,38 @@ fn repeats(lab: &Lab, kills: &[Kill], ledger: &Ledger, events: &Events) {
     for (id, runs) in &ledger.runs {
         for pair in runs.windows(2) {
             let [before, after] = pair else { continue };
-            let Some(kill) = death_of(before, kills) else { panic!("{id} ran again, and nobody had killed {before:?}") };
-            let back = reclaims.get(id.as_str()).into_iter().flatten().find(|at| **at >= kill.at && **at <= after.start.at + 5);
+            let Some(kill) = death_of(before, kills) else {
+                panic!("{id} ran again, and nobody had killed {before:?}")
+            };
+            let back = reclaims
+                .get(id.as_str())
+                .into_iter()
+                .flatten()
+                .find(|at| **at >= kill.at && **at <= after.start.at + 5);
             let Some(back) = back else { panic!("{id} ran again without a logged reclaim: {before:?}, {after:?}") };
             reclaimed.push(back - kill.at);
             let wait = after.start.at.saturating_sub(*back);
-            if after.start.losses >= 2 { alone.push(wait) } else if after.start.agent == "ledger" { restarted.push(wait) }
+            if after.start.losses >= 2 {
+                alone.push(wait)
+            } else if after.start.agent == "ledger" {
+                restarted.push(wait)
+            }
             let bound = as_ms(lab.profile.reclaimed_within() + SLACK);
             if back - kill.at > bound || (after.start.losses < 2 && after.start.agent == "ledger" && wait > 1_000) {
-                late.push(format!("{id} of {}: taken back {} ms after the kill, started {wait} ms later", before.start.worker, back - kill.at));
+                late.push(format!(
+                    "{id} of {}: taken back {} ms after the kill, started {wait} ms later",
+                    before.start.worker,
+                    back - kill.at
+                ));
             }
         }
     }
     let done = ledger.all().filter(|run| matches!(run.end, Some((End::Done, _)))).count();
     let twice = done - ledger.ended(End::Done);
     println!("  {} runs repeated in {} reclaims, {twice} tasks done twice", reclaimed.len(), events.reclaims.len());
-    for (what, mut all) in [("kill to reclaim", reclaimed), ("reclaim to start", restarted), ("reclaim to start, alone", alone)] {
+    for (what, mut all) in
+        [("kill to reclaim", reclaimed), ("reclaim to start", restarted), ("reclaim to start, alone", alone)]
+    {
         all.sort_unstable();
         let at = |part: usize| all.get((all.len() * part / 100).min(all.len().saturating_sub(1))).copied().unwrap_or(0);
         println!("  {what}: p50 {} ms, p99 {} ms, max {} ms ({} runs)", at(50), at(99), at(100), all.len());

@@ -1,13 +1,17 @@
-//! Failures of comparable systems in the real world, as tests named after the ids of the list of cases.
+//! Failures of comparable systems in the real world, as tests: each in the module of its id in the list of cases.
 //!
 //! Each runs scaled in the suite, and in full by `cargo xtask cases --full`; each ends with the standing invariants of
 //! [`tidemill_tests::lab`]. They run one at a time: their subject is time.
 
-mod double;
+mod d_01;
 mod kill;
-mod lost;
-mod memory;
-mod stuck;
+mod l_01;
+mod l_02;
+mod m_01;
+mod m_02;
+mod s_01;
+mod s_02;
+mod s_03;
 
 use std::time::Duration;
 

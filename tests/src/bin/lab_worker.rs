@@ -126,9 +126,10 @@ async fn handle(book: Arc<Book>, context: Context) -> Outcome {
     match told.mode {
         Mode::Sleep | Mode::Busy | Mode::Deaf => run.end(End::Done, Outcome::done(r#"{"done":true}"#)),
         Mode::FailOnce if context.attempt() > 1 => run.end(End::Done, Outcome::done(r#"{"done":true}"#)),
-        Mode::FailOnce | Mode::Fail => {
-            run.end(End::Retry, Outcome::Retry { error: "told to fail".into(), after: told.after_ms.map(Duration::from_millis) })
-        }
+        Mode::FailOnce | Mode::Fail => run.end(
+            End::Retry,
+            Outcome::Retry { error: "told to fail".into(), after: told.after_ms.map(Duration::from_millis) },
+        ),
         Mode::Throttled => {
             let until = Duration::from_millis(told.after_ms.unwrap_or(100));
             run.end(End::Throttled, Outcome::Throttled { error: "told to wait".into(), until })

@@ -92,7 +92,8 @@ impl Events {
 fn reclaim(at: u64, text: &str) -> Reclaim {
     let mut lines = text.lines();
     let worker = lines.next().unwrap_or_default().to_owned();
-    let tasks = lines.filter_map(|line| line.split_once(' ')).map(|(how, id)| (id.to_owned(), how.to_owned())).collect();
+    let tasks =
+        lines.filter_map(|line| line.split_once(' ')).map(|(how, id)| (id.to_owned(), how.to_owned())).collect();
     Reclaim { at, worker, tasks }
 }
 
@@ -124,7 +125,10 @@ impl Tail {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("lab-log".into()).spawn(follow).unwrap_or_else(|e| panic!("no thread: {e}"));
+        let thread = std::thread::Builder::new()
+            .name("lab-log".into())
+            .spawn(follow)
+            .unwrap_or_else(|e| panic!("no thread: {e}"));
         Self { shared, stop: Some(stop), thread: Some(thread), key }
     }
 
@@ -133,7 +137,8 @@ impl Tail {
     /// # Panics
     /// When some were trimmed before they were read, or the server does not answer.
     pub(super) fn events(&self, server: &Server) -> Events {
-        let info = server.command(&["XINFO", "STREAM", &self.key]).unwrap_or_else(|e| panic!("no answer about the log: {e}"));
+        let info =
+            server.command(&["XINFO", "STREAM", &self.key]).unwrap_or_else(|e| panic!("no answer about the log: {e}"));
         let fields = info.as_array().unwrap_or_default();
         let field = |name: &str| fields.chunks(2).find(|c| c[0].as_str() == Some(name)).map(|c| c[1].clone());
         let last = field("last-generated-id").and_then(|id| id.as_str().map(entry)).unwrap_or_default();

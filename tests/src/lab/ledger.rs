@@ -117,8 +117,9 @@ impl Ledger {
         // What follows the last newline is a line in the making.
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         for text in bytes[..whole].split(|b| *b == b'\n').filter(|text| !text.is_empty()) {
-            let line: Line = serde_json::from_slice(text)
-                .unwrap_or_else(|error| panic!("a broken line in the ledger, {:?}: {error}", String::from_utf8_lossy(text)));
+            let line: Line = serde_json::from_slice(text).unwrap_or_else(|error| {
+                panic!("a broken line in the ledger, {:?}: {error}", String::from_utf8_lossy(text))
+            });
             match line.end {
                 None => starts.push(line),
                 Some(end) => {

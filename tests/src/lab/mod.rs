@@ -48,6 +48,8 @@ pub use worker::{Setup, WorkerProcess};
 
 use crate::server::{self, Options, Reply, Server};
 
+/// Most broken invariants that are told.
+const TOLD_MAX: usize = 20;
 /// Lines of each worker's log that a failure prints.
 const LOG_LINES: usize = 25;
 /// How often a condition is looked at.
@@ -86,7 +88,8 @@ impl Lab {
         let server = server::start_with(options);
         let store = connect(&server).await;
         let tail = events::Tail::start(server.socket_path().to_owned(), store.base());
-        let folder = tempfile::Builder::new().prefix("tidemill-lab-").tempdir().unwrap_or_else(|e| panic!("no folder: {e}"));
+        let folder =
+            tempfile::Builder::new().prefix("tidemill-lab-").tempdir().unwrap_or_else(|e| panic!("no folder: {e}"));
         Self { tail, store, server, folder, profile: Profile::of_this_run(), seen: Mutex::default() }
     }
 
@@ -124,7 +127,7 @@ impl Lab {
     /// What a worker of this name is started with.
     #[must_use]
     pub fn setup(&self, name: &str) -> Setup {
-        Setup::new(name, self.server.url(), self.profile, self.folder.path().join("ledger"))
+        Setup::new(name, self.server.url(), self.profile, self.ledger_path())
     }
     /// Starts a worker with concurrency 4.
     pub fn worker(&self, name: &str) -> WorkerProcess {
@@ -168,10 +171,15 @@ impl Lab {
         self.seen().accepted.clear();
     }
 
+    /// Where handlers write.
+    #[must_use]
+    pub fn ledger_path(&self) -> PathBuf {
+        self.folder.path().join("ledger")
+    }
     /// What handlers have written down.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        Ledger::read(&self.folder.path().join("ledger"))
+        Ledger::read(&self.ledger_path())
     }
     /// What the product's log has said.
     #[must_use]
@@ -225,7 +233,17 @@ impl Lab {
     /// A worker that runs, or a new one if none does, runs one more task. Then all are told to stop, and nothing may be left behind
     /// but what may be: each accepted task in exactly one place, no key without a lifetime, no second run without a reason.
     pub async fn close_with_invariants(self) {
-        invariants::close(&self).await;
+        let broken = self.broken_invariants().await;
+        let told = broken[..broken.len().min(TOLD_MAX)].join("\n  ");
+        assert!(broken.is_empty(), "{} invariants are broken:\n  {told}", broken.len());
+    }
+
+    /// As [`close_with_invariants`](Self::close_with_invariants), and says what does not hold.
+    ///
+    /// # Panics
+    /// When a worker does not consume, or does not end.
+    pub async fn broken_invariants(&self) -> Vec<String> {
+        invariants::broken(self).await
     }
 }
 
@@ -248,7 +266,12 @@ fn logs(workers: &[WorkerProcess]) -> String {
         let text = worker.log();
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
-        all += &format!("--- {} (process {}, {})\n  {last}\n", worker.setup().name, worker.pid(), worker.log_path().display());
+        all += &format!(
+            "--- {} (process {}, {})\n  {last}\n",
+            worker.setup().name,
+            worker.pid(),
+            worker.log_path().display()
+        );
     }
     all
 }

@@ -101,7 +101,8 @@ impl Snapshot {
             let of_type = text(of_type);
             let head = if of_type == "string" { value.as_bytes().unwrap_or_default().to_vec() } else { Vec::new() };
             all.fill(tail, &of_type, value);
-            all.keys.insert(tail.to_owned(), Key { kind: kind_of(tail), of_type, ttl: ttl.as_int().unwrap_or(-2), head });
+            all.keys
+                .insert(tail.to_owned(), Key { kind: kind_of(tail), of_type, ttl: ttl.as_int().unwrap_or(-2), head });
         }
         all
     }
@@ -110,14 +111,18 @@ impl Snapshot {
         let items = value.as_array().unwrap_or_default();
         match of_type {
             "stream" if tail != "log" => {
-                self.streams.insert(tail.to_owned(), stream(items).unwrap_or_else(|| panic!("{tail} cannot be read: {value:?}")));
+                self.streams.insert(
+                    tail.to_owned(),
+                    stream(items).unwrap_or_else(|| panic!("{tail} cannot be read: {value:?}")),
+                );
             }
             "hash" => {
                 let fields = items.chunks(2).map(|c| (text(&c[0]), c[1].as_bytes().unwrap_or_default().to_vec()));
                 let fields: BTreeMap<String, Vec<u8>> = fields.collect();
                 if tail == "run" {
                     for (id, bytes) in &fields {
-                        self.rows.insert(id.clone(), row(bytes).unwrap_or_else(|| panic!("the row of {id} cannot be read")));
+                        self.rows
+                            .insert(id.clone(), row(bytes).unwrap_or_else(|| panic!("the row of {id} cannot be read")));
                     }
                 }
                 self.members.insert(tail.to_owned(), fields.keys().cloned().collect());

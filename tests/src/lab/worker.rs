@@ -181,7 +181,12 @@ impl WorkerProcess {
             if let Some(status) = self.ended() {
                 return status;
             }
-            assert!(Instant::now() < by, "worker {} (process {}) has not ended within {within:?}", self.0.setup.name, self.0.pid);
+            assert!(
+                Instant::now() < by,
+                "worker {} (process {}) has not ended within {within:?}",
+                self.0.setup.name,
+                self.0.pid
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

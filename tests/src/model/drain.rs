@@ -151,7 +151,9 @@ impl Play<'_> {
 
     /// Retention takes the dead, TTLs take the rest; what stays is on the list of permanent keys, or held by an order key.
     fn to_the_end(&mut self, rng: &mut Rng) -> Verdict {
-        self.leap_all(DEAD_MS + 1_000_000)?;
+        let ends = self.w.r.tasks.values().filter_map(|t| t.end()).map(|e| e.at);
+        let ahead = ends.max().unwrap_or(0).saturating_sub(self.w.r.now_ms());
+        self.leap_all(DEAD_MS + ahead + 1_000_000)?;
         let last = self.begin_one(rng, 7, false)?;
         for _ in 0..1_000 {
             self.w.call(&Call::Sweep { worker: last, lease_ms: 10_000 })?;

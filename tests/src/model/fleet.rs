@@ -84,6 +84,7 @@ pub struct Fleet {
     pub holder: Option<usize>,
     pub until: u64,
     pub last: Option<u64>,
+    pub beat: Option<u64>,
     pub grace: u64,
 }
 

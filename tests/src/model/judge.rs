@@ -161,10 +161,17 @@ fn renew(r: &mut Reference, worker: usize, lease_ms: u64, begin: bool, may_sweep
         Lease::GivenUp => false,
     };
     if !known {
+        // Also one that nothing is known of: what it may have run is reclaimed.
+        r.fleet.workers[worker].known = Lease::GivenUp;
         return expect(answer, &Answer::Gone);
     }
     r.fleet.workers[worker].known = Lease::Until(now + lease_ms);
     let fleet = &mut r.fleet;
+    // Nobody has renewed for long: the server was away, and those who live get half a lease to say so.
+    if now.saturating_sub(fleet.beat.unwrap_or(now)) > lease_ms * 3 / 4 {
+        fleet.grace = now + lease_ms / 2;
+    }
+    fleet.beat = Some(now);
     let free = fleet.holder == Some(worker) || fleet.until < now || fleet.until > now + SWEEP_HOLD_MS;
     let sweeps = may_sweep && free;
     if sweeps && fleet.holder != Some(worker) {
@@ -182,18 +189,14 @@ fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Ve
         let refused = Swept { held: false, now_ms: now, next_due_ms: 0, expired: None, more: false };
         return expect(answer, &Answer::Swept(refused));
     }
-    let mut last = f.last.unwrap_or(now);
-    if last > now {
+    if f.last.is_some_and(|last| last > now) {
         for w in &mut f.workers {
             if let Lease::Until(ms) = &mut w.known {
                 *ms = (*ms).min(now + lease_ms);
             }
         }
-        (last, f.grace) = (now, 0);
+        f.grace = 0;
         r.high = r.now;
-    }
-    if now - last > lease_ms / 2 {
-        f.grace = now + lease_ms / 2;
     }
     (f.holder, f.until, f.last) = (Some(worker), now + SWEEP_HOLD_MS, Some(now));
     let named = if now >= f.grace { f.expired(now).map(|w| f.workers[w].id.clone()) } else { None };

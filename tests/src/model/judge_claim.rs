@@ -75,7 +75,7 @@ fn end_suspects(r: &mut Reference, peek: &mut dyn Peek) -> Verdict {
     for id in r.suspects() {
         let Some(outcome) = peek.outcome(&id)? else { continue };
         let task = &r.tasks[&id];
-        let late = task.expires > 0 && task.expires <= r.now_ms();
+        let late = task.is_late(r.now_ms());
         let letter = if late { b'e' } else { b'x' };
         ensure!(outcome.letter == letter, "{id} ended as {:?}, expected {:?}", char::from(outcome.letter), char::from(letter));
         ensure!(late || outcome.data.starts_with(b"never_fits: "), "{id} is dead of {:?}", outcome.data);
@@ -91,7 +91,7 @@ fn end_suspects(r: &mut Reference, peek: &mut dyn Peek) -> Verdict {
 fn may_start(r: &Reference, task: &Known, lone: bool) -> Verdict {
     let (id, now) = (task.new.id.as_str(), r.now_ms());
     ensure!(task.waits(), "{id} was delivered, and it is {:?}", task.life);
-    ensure!(task.expires == 0 || task.expires > now, "{id} was delivered at {now}, and it had expired at {}", task.expires);
+    ensure!(!task.is_late(now), "{id} was delivered at {now}, and it had expired at {}", task.expires);
     ensure!(task.not_before == 0, "{id} was delivered at {now}, and it is not due before {}", task.not_before);
     let suspect = task.past().losses >= SUSPECT;
     ensure!(suspect == lone, "{id} was lost {} times, and its claim is {}alone", task.past().losses, if lone { "" } else { "not " });
@@ -132,6 +132,7 @@ fn start(r: &mut Reference, asked: &Asked<'_>, id: &str, fence: u64) -> Verdict 
     }
     let attempt = task.past().attempts + 1;
     let history = task.past.is_some();
+    task.indexed = false;
     task.life = Life::Running(Run { worker: asked.worker, fence, attempt, start, cancel: false, lone: asked.lone, history, taken });
     Ok(())
 }

@@ -8,6 +8,7 @@ mod fleet;
 mod gates;
 mod judge;
 mod judge_claim;
+pub mod mutants;
 mod pair;
 mod plan;
 mod reference;

@@ -100,6 +100,10 @@ impl Known {
     pub fn is_kept(&self) -> bool {
         self.end().is_none_or(|end| end.kept)
     }
+    /// It should have started by now. A task that has started once has met its deadline.
+    pub fn is_late(&self, now: u64) -> bool {
+        self.expires > 0 && self.expires <= now && self.past.is_none()
+    }
     pub fn place(&self) -> i64 {
         place(self.seq, self.new.priority)
     }
@@ -385,7 +389,7 @@ impl Reference {
     /// Waiting tasks that a claim may end: too late, or impossible under the book in force.
     pub fn suspects(&self) -> Vec<String> {
         let now = self.now_ms();
-        let ends = |t: &Known| t.waits() && ((t.expires > 0 && t.expires <= now) || self.never_fits(&t.new).is_some());
+        let ends = |t: &Known| t.waits() && (t.is_late(now) || self.never_fits(&t.new).is_some());
         self.tasks.iter().filter(|(_, t)| ends(t)).map(|(id, _)| id.clone()).collect()
     }
 }

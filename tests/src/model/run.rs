@@ -61,15 +61,17 @@ fn play(host: &mut Host, plan: &Plan, watch: Watch) -> (Result<Done, Violation>,
     (result.map(|()| done), std::mem::take(&mut play.w.trace))
 }
 
-/// Runs the history of a seed. When it fails it is run again with fewer and fewer steps, looking at every one.
+/// Runs the history of a seed. When it fails and is to be made `short`, it is run again with fewer and fewer steps, looking at
+/// every one.
 ///
 /// # Errors
 /// The shortest failing history that was found.
-pub fn history(host: &mut Host, seed: u64, checks: u64) -> Result<Done, Box<Failure>> {
+pub fn history(host: &mut Host, seed: u64, checks: u64, short: bool) -> Result<Done, Box<Failure>> {
     let plan = Plan::new(seed);
     match play(host, &plan, Watch { checks, trace: false }).0 {
         Ok(done) => Ok(done),
-        Err(why) => Err(Box::new(shorten(host, &plan, why))),
+        Err(why) if short => Err(Box::new(shorten(host, &plan, why))),
+        Err(why) => Err(Box::new(Failure { seed, why: why.0, steps: Vec::new(), trace: Vec::new() })),
     }
 }
 

@@ -58,7 +58,8 @@ fn counters(r: &Reference, s: &Snapshot) -> Verdict {
         *waits.entry(task.waits_field()).or_default() += 1;
     }
     let ended = r.ended.iter().map(|(outcome, n)| (format!("o:{outcome}"), *n));
-    let numbers = [("seq".to_owned(), r.seq), ("fence".to_owned(), r.fence)];
+    let behind = r.orders.values().map(|o| o.len() as u64 - 1).sum();
+    let numbers = [("seq".to_owned(), r.seq), ("fence".to_owned(), r.fence), ("behind".to_owned(), behind)];
     let all = waits.into_iter().chain(ended).chain(numbers).filter(|(_, n)| *n > 0);
     same("counters", &found, &all.map(|(field, n)| (field, n.to_string())).collect())
 }
@@ -128,7 +129,7 @@ fn fleet(r: &Reference, s: &Snapshot) -> Verdict {
     same("answers kept", &ops, &expected)?;
     for field in s.hashes.get("sweep").into_iter().flat_map(|h| h.keys()) {
         let of_lost = field.strip_prefix("rows:").and_then(|w| r.fleet.by_name(w)).map(|w| r.fleet.workers[w].known);
-        let ours = ["holder", "until", "last", "grace"].contains(&field.as_str());
+        let ours = ["holder", "until", "last", "grace", "beat"].contains(&field.as_str());
         ensure!(ours || of_lost == Some(Lease::GivenUp), "sweep has a field {field}");
     }
     Ok(())

@@ -113,7 +113,10 @@ mod tests {
             let _ = desk.open(delivered).unwrap();
         }
         let back = own.hand_back(&mut desk, &claims);
-        assert_eq!(back.iter().map(|item| (item.fence, item.verb.clone())).collect::<Vec<_>>(), [(lost, Verb::Release)]);
+        assert_eq!(
+            back.iter().map(|item| (item.fence, item.verb.clone())).collect::<Vec<_>>(),
+            [(lost, Verb::Release)]
+        );
         assert!(!own.next(&mut desk, now) && own.next(&mut desk, now + 1_000 * MS));
     }
 }

@@ -138,8 +138,11 @@ impl Pipeline {
     }
 
     fn exit(&self) -> Exit {
+        let unsettled = !self.is_flushed();
         match self.handed_back {
             _ if self.forced => Exit::Forced,
+            // Redis did not answer in time: what is not settled, or was claimed unheard, runs when the lease has run out.
+            _ if unsettled => Exit::LeaseLost,
             0 => Exit::Drained,
             n => Exit::HandedBack(n),
         }

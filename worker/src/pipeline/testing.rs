@@ -42,7 +42,14 @@ pub(crate) fn claimed(deliveries: Vec<Delivery>, due_in: Option<u64>) -> Result<
 }
 
 /// Answers a claim with tasks of these agents, and opens them.
-pub(crate) fn answer(claims: &mut Claims, desk: &mut Desk, ask: &Ask, agents: &[&str], due_in: Option<u64>, now: Instant) -> Vec<Running> {
+pub(crate) fn answer(
+    claims: &mut Claims,
+    desk: &mut Desk,
+    ask: &Ask,
+    agents: &[&str],
+    due_in: Option<u64>,
+    now: Instant,
+) -> Vec<Running> {
     static FENCE: AtomicU64 = AtomicU64::new(1);
     let next = || FENCE.fetch_add(1, Ordering::Relaxed);
     let deliveries = agents.iter().map(|agent| delivery(agent, next())).collect();
@@ -58,7 +65,6 @@ pub(crate) fn end(desk: &mut Desk, run: Running) {
     desk.finish(finished);
     desk.close(&Settled { fence, how: How::Done });
 }
-
 
 /// The answer to a claim that brings this delivery.
 pub(crate) fn brings(fence: Fence) -> Result<Claimed, Error> {

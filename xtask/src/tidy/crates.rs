@@ -13,6 +13,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("producer", &["common", "embedded"]),
     ("worker", &["common", "embedded"]),
     ("console", &["common", "embedded"]),
+    ("bench", &["common", "embedded", "producer", "worker"]),
+    ("demo", &["common", "embedded", "producer"]),
     ("tests", &["common", "embedded", "producer", "worker", "console"]),
     ("xtask", &["common", "embedded", "producer", "worker", "console"]),
 ];

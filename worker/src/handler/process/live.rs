@@ -173,7 +173,11 @@ impl Live {
                 flight.called_off = Some(Instant::now());
                 self.send(wire::cancel(number));
             }
-            Some(_) => drop(self.flights.remove(number)),
+            Some(_) => {
+                if let Some(flight) = self.flights.remove(number) {
+                    flight.request.answer(Outcome::retry("called off before its child was ready"));
+                }
+            }
             None => {}
         }
     }

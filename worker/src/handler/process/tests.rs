@@ -162,13 +162,17 @@ async fn a_dropped_run_is_called_off_and_a_child_that_answers_stays() {
 
 #[tokio::test]
 async fn neighbours_of_a_task_that_would_not_stop_do_not_count_it_as_an_attempt() {
-    let deaf = "import sys\nsys.stdin.readline()\nprint('{\"ready\":true}', flush=True)\nfor line in sys.stdin: pass";
+    let deaf = "import sys\nread = sys.stdin.readline\nread(); print('{\"ready\":true}', flush=True)\nread(); read(); open('got', 'w')\nread(); read()";
+    let directory = tempfile::tempdir().unwrap();
+    let options = ProcessOptions { slots: 2, directory: Some(directory.path().to_owned()), ..options(deaf) };
     let children = Children::start().unwrap();
-    let agent = children.agent(&"test".parse().unwrap(), ProcessOptions { slots: 2, ..options(deaf) });
+    let agent = children.agent(&"test".parse().unwrap(), options);
     let called_off = context("1", 1);
     let cancel = called_off.cancellation().clone();
     let calling = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        while !directory.path().join("got").exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         cancel.cancel();
     };
     let (called_off, neighbour, ()) = tokio::join!(agent.run(called_off), run(&agent, "2"), calling);

@@ -1,4 +1,4 @@
-//! D: duplicates and double runs.
+//! D-01: a long healthy task is taken for dead.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tidemill_tests::server::Reply;
 use super::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d_01_long_healthy_task_is_not_taken_for_dead() {
+async fn long_tasks_run_once() {
     let lab = Lab::new().await;
     let long = ms(15_000);
     let awaits = Payload::sleep(long).task();
@@ -33,7 +33,8 @@ async fn d_01_long_healthy_task_is_not_taken_for_dead() {
     })
     .await;
     let pending = lab.raw(&["XPENDING", &lab.key("q:default:s:5"), "w", "-", "+", "100"]);
-    let deliveries: Vec<_> = pending.as_array().unwrap_or_default().iter().map(|entry| entry.as_array().map(|e| e[3].clone())).collect();
+    let deliveries: Vec<_> =
+        pending.as_array().unwrap_or_default().iter().map(|entry| entry.as_array().map(|e| e[3].clone())).collect();
     assert_eq!(deliveries, vec![Some(Reply::Int(1)); 3], "renewals do not raise the delivery count");
 
     lab.ended(4, PATIENCE).await;
