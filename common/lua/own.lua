@@ -11,7 +11,8 @@ local cursor = pending_of(me, { tonumber(ARGV[2]), ARGV[3] }, tonumber(ARGV[4]),
   elseif id then stray[#stray + 1] = { key, entry, gen, id } end
 end)
 for _, s in ipairs(stray) do
-  if call('HEXISTS', RUN, s[4]) == 0 then put_back(s[3], s[4]) end
+  local row = call('HGET', RUN, s[4])
+  if not (row and row_read(row)) then put_back(s[3], s[4]) end
   call('XACK', s[1], 'w', s[2])
   call('XDEL', s[1], s[2])
 end

@@ -29,6 +29,7 @@ end
 -- everything but a plain success
 local function settle_one(id, fence, verb, number, data, row)
   local r, h = row_read(row), stored(id)
+  if not r then quarantine(id) return '!' end
   give_back(r.taken)
   local t = history(call('HGET', AT, id))
   local ended = { attempt = r.attempt, fence = fence, start = r.start, data = data, agent = r.agent, history = true, ttl = number }
@@ -57,10 +58,10 @@ for i = 1, n do
   if seen[id] or not row or string.sub(row, 1, 8) ~= fence then out[i] = seen[id] and 'a' or not_mine(id, fence, row)
   else
     local ok, start, attempt, _, prio, flags, marks, src, entry, at = pcall(unpack_, ROW_HEAD, row, 9)
+    local who = ok and tail_of(row, at, marks)
     seen[id], gone[#gone + 1] = true, id
-    if not ok then quarantine(id) out[i] = '!'
+    if not who then quarantine(id) out[i] = '!'
     else
-      local who = tail_of(row, at, marks)
       local key = src == 'q' and stream_of(who[1], prio) or src == 'f' and FIRST or LINE
       local a = acks[key]
       if not a then a = {} acks[key] = a end

@@ -3,6 +3,7 @@
 //! Everything here panics with a message that says what to do, since a test has nobody to hand an error to.
 
 pub mod lab;
+pub mod model;
 pub mod proxy;
 pub mod server;
 

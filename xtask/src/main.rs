@@ -6,6 +6,7 @@ mod bench;
 mod cases;
 mod ci;
 mod demo;
+mod model;
 mod setup;
 mod shell;
 mod test;
@@ -57,6 +58,12 @@ enum Chore {
     /// They are part of `test` as well, scaled to minutes. With --full they take the better part of an hour.
     Cases(cases::Args),
 
+    /// Run the model test for longer than the suite does, or test it by mutants
+    ///
+    /// Random histories of many workers against the real scripts, judged by a model. A failure prints its seed and
+    /// the shortest history that still fails.
+    Model(model::Args),
+
     /// Run everything that CI runs, time it, and end with a table
     Ci(ci::Args),
 
@@ -86,6 +93,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Bench(args) => bench::run(&args),
         Chore::Test(args) => test::run(&args),
         Chore::Cases(args) => cases::run(&args),
+        Chore::Model(args) => model::run(&args),
         Chore::Ci(args) => ci::run(&args),
         Chore::Tidy(args) => tidy::run(&args),
     }

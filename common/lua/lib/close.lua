@@ -58,7 +58,7 @@ local function replay(me, seq)
     local env, f = call('GET', J .. id), pack('>d', fence + i - 1)
     if env and rows[i] and row_fence(rows[i]) == f then
       local r, t = row_read(rows[i]), history(call('HGET', AT, id))
-      for _, v in ipairs({ id, f, r.attempt, t.losses + t.lone, env }) do out[#out + 1] = v end
+      for _, v in ipairs(r and { id, f, r.attempt, t.losses + t.lone, env } or {}) do out[#out + 1] = v end
     end
   end
   out[3], out[4] = next_due(), call('EXISTS', L .. 'want:*')

@@ -33,9 +33,11 @@ local function key_of(h) return K .. #h.tenant .. ':' .. h.tenant .. h.key end
 
 -- B:at, only for tasks that failed or were lost before: attempts, losses, lone losses, hand-backs, fence, error
 local NO_FENCE = string.rep('\0', 8)
+local function no_history() return { attempts = 0, losses = 0, lone = 0, backs = 0, fence = NO_FENCE, error = '' } end
 local function history(v)
-  if not v then return { attempts = 0, losses = 0, lone = 0, backs = 0, fence = NO_FENCE, error = '' } end
-  local a, l, s, b, f, o = unpack_('>HHHHc8', v)
+  if not v then return no_history() end
+  local ok, a, l, s, b, f, o = pcall(unpack_, '>HHHHc8', v)
+  if not ok then return no_history() end                           -- nobody has written that
   return { attempts = a, losses = l, lone = s, backs = b, fence = f, error = string.sub(v, o) }
 end
 local function remember(id, t)

@@ -13,8 +13,10 @@ end
 local function row_pack(fence, start, attempt, max, prio, flags, marks, src, entry, tail, taken)
   return fence .. pack('>dHHBBBc1Bc0', start, attempt, max, prio, flags, marks, src, #entry, entry) .. tail .. taken
 end
+-- Nothing when it cannot be read: such a row speaks for nobody.
 local function row_read(row)
-  local start, attempt, max, prio, flags, marks, src, entry, queue, agent, worker, taken = unpack_(ROW, row, 9)
+  local ok, start, attempt, max, prio, flags, marks, src, entry, queue, agent, worker, taken = pcall(unpack_, ROW, row, 9)
+  if not ok then return end
   return { fence = row_fence(row), start = start, attempt = attempt, max = max, prio = prio, flags = flags, marks = marks,
     src = src, entry = entry, worker = worker, queue = queue, agent = agent, taken = string.sub(row, taken) }
 end
@@ -24,7 +26,8 @@ local function tail_of(row, at, marks)
   local tail = string.sub(row, at)
   local t = TAILS[tail]
   if t then return t end
-  local queue, agent = unpack_('>Bc0Bc0', tail)
+  local ok, queue, agent = pcall(unpack_, '>Bc0Bc0', tail)
+  if not ok then return end
   t = { queue, agent }
   if not has(marks, ROW_TAKEN) then TAILS[tail] = t end
   return t

@@ -13,7 +13,18 @@ end
 -- An entry read whose task runs already (its group was made anew): back to its owner, or, if it is an old one, away.
 local function running_already(key, entry, row)
   local r = row_read(row)
+  if not r then return end
   if r.entry == entry then call('XCLAIM', key, 'w', r.worker, 0, entry, 'JUSTID') else drop(key, entry) end
+  return true
+end
+
+-- An entry that no script has made is put aside alone, as a task that cannot be read, under a name that no other has.
+local STRANGE = 0
+local function put_aside(entry)
+  STRANGE = STRANGE + 1
+  local id = 'bad-' .. num(us) .. '-' .. STRANGE
+  call('SET', J .. id, '?entry ' .. table.concat(entry[2], ' '))
+  quarantine(id)
 end
 
 -- Up to k tasks from one stream; true when it has no unread entry left.
@@ -25,22 +36,17 @@ local function take_stream(key, src, k)
     local ids, envs = {}, {}
     for i, e in ipairs(es) do
       ids[i] = e[2][2]
-      if #e[2][1] ~= 4 then                                        -- put in by hand
-        ids[i] = 'bad-' .. e[1]
-        call('SET', J .. ids[i], '?' .. table.concat(e[2], ' '))
-        quarantine(ids[i])
-      end
       envs[i] = J .. ids[i]
     end
     envs = call('MGET', unpack(envs))
     local rows, ats = call('HMGET', RUN, unpack(ids)), C.ats and call('HMGET', AT, unpack(ids)) or {}
     for i, e in ipairs(es) do
       local id, env = ids[i], envs[i]
-      if not env or string.sub(env, 2, 5) ~= e[2][1] or string.byte(env) ~= VERSION then
+      if not env or string.sub(env, 2, 5) ~= e[2][1] or ENDED[string.sub(env, 1, 1)] then
+        if #e[2][1] ~= 4 or #id > 64 or not string.find(id, '^[%w_-]+$') then put_aside(e) end
         drop(key, e[1])
         C.ghosts = C.ghosts - 1
-      elseif rows[i] then running_already(key, e[1], rows[i])
-      else
+      elseif not (rows[i] and running_already(key, e[1], rows[i])) then
         C.looks = C.looks - 1
         local g, wait, h = consider(id, env, ats[i], src, e[1])
         if g then
@@ -72,7 +78,7 @@ local function take_line(name, k)
     C.looks = C.looks - 1
     local env, at, parked = call('GET', J .. id), call('HGET', AT, id), call('HGET', PARK, id) or '\5\0'
     local by, wait, h = true, nil, nil
-    if env then by, wait, h = consider(id, env, at or nil, 'l', nil, name) end
+    if env and not ENDED[string.sub(env, 1, 1)] then by, wait, h = consider(id, env, at or nil, 'l', nil, name) end
     if not by or by == true then leave_line(name, id)
     elseif by.name == name then due = wait and now + math.ceil(wait / 1000) or false break
     else

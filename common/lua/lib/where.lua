@@ -2,7 +2,7 @@
 local ENDED = { d = 'succeeded', x = 'dead', c = 'cancelled', e = 'expired' }
 local function where(id)
   local row = call('HGET', RUN, id)
-  if row then return 'running', stored(id), row end
+  if row and row_read(row) then return 'running', stored(id), row end
   local env = call('GETRANGE', J .. id, 0, HEADER_MAX)
   if env == '' then return ENDED[call('GETRANGE', R .. id, 0, 0)] or 'unknown' end
   if ENDED[string.sub(env, 1, 1)] then return ENDED[string.sub(env, 1, 1)] end

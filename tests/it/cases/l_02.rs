@@ -19,7 +19,7 @@ async fn promotion_under_fire() {
     let lab = Lab::new().await;
     let tasks = count(5_000);
     let delayed: Vec<_> = lab
-        .tasks(tasks, Payload::sleep(5))
+        .tasks(tasks, Payload::sleep(pick(100, 50)))
         .into_iter()
         .map(|task| task.delay(Duration::from_millis(ms(2_000))))
         .collect();

@@ -14,8 +14,13 @@ async fn upkeep_goes_on_whenever_its_holder_dies() {
     let lab = Lab::new().await;
     let hold = lab.profile.sweep * 2;
     for round in 0..count(100) {
-        let began = now_ms();
         let worker = lab.worker("w");
+        lab.until("it has a lease", PATIENCE, async || match worker.log().contains("at work") {
+            true => Ok(()),
+            false => Err(worker.log()),
+        })
+        .await;
+        let began = now_ms();
         let resumed = lab
             .until("upkeep goes on", PATIENCE, async || {
                 sweep_field(&lab, "last").filter(|at| *at >= began).ok_or("it does not".into())

@@ -100,7 +100,7 @@ fn reclaim(at: u64, text: &str) -> Reclaim {
 /// Reads the log in a thread of its own, over any number of lost connections.
 #[derive(Debug)]
 pub(super) struct Tail {
-    shared: Arc<(Mutex<Events>, Condvar)>,
+    shared: Arc<(Mutex<Arc<Events>>, Condvar)>,
     /// Dropped to stop the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -114,7 +114,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 impl Tail {
     pub(super) fn start(socket: PathBuf, base: &Base) -> Self {
-        let shared = Arc::new((Mutex::new(Events { last: "0-0".into(), ..Events::default() }), Condvar::new()));
+        let shared =
+            Arc::new((Mutex::new(Arc::new(Events { last: "0-0".into(), ..Events::default() })), Condvar::new()));
         let (stop, stopped) = channel();
         let key = base.key("log");
         let (theirs, log) = (Arc::clone(&shared), key.clone());
@@ -136,7 +137,7 @@ impl Tail {
     ///
     /// # Panics
     /// When some were trimmed before they were read, or the server does not answer.
-    pub(super) fn events(&self, server: &Server) -> Events {
+    pub(super) fn events(&self, server: &Server) -> Arc<Events> {
         let info =
             server.command(&["XINFO", "STREAM", &self.key]).unwrap_or_else(|e| panic!("no answer about the log: {e}"));
         let fields = info.as_array().unwrap_or_default();
@@ -152,7 +153,7 @@ impl Tail {
         // A server that was emptied has added fewer.
         let read = i64::try_from(guard.read).unwrap_or(i64::MAX);
         assert!(read >= added, "{} entries of the log were trimmed before they were read", added - read);
-        guard.clone()
+        Arc::clone(&guard)
     }
 }
 
@@ -165,7 +166,7 @@ impl Drop for Tail {
     }
 }
 
-fn lock(events: &Mutex<Events>) -> MutexGuard<'_, Events> {
+fn lock(events: &Mutex<Arc<Events>>) -> MutexGuard<'_, Arc<Events>> {
     events.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -175,7 +176,7 @@ fn entry(id: &str) -> (u64, u64) {
 }
 
 /// Reads until the connection breaks or the lab ends.
-fn follow(mut connection: Connection, key: &str, shared: &(Mutex<Events>, Condvar), stopped: &Receiver<()>) {
+fn follow(mut connection: Connection, key: &str, shared: &(Mutex<Arc<Events>>, Condvar), stopped: &Receiver<()>) {
     while stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
         let from = lock(&shared.0).last.clone();
         let reply = connection.command(&["XREAD", "BLOCK", BLOCK_MS, "COUNT", "1000", "STREAMS", key, &from]);
@@ -185,6 +186,8 @@ fn follow(mut connection: Connection, key: &str, shared: &(Mutex<Events>, Condva
                 let streams = reply.as_array().unwrap_or_default();
                 let Some([_, entries]) = streams.first().and_then(Reply::as_array) else { return };
                 let mut events = lock(&shared.0);
+                // A copy is made only if somebody still looks at an earlier state.
+                let events = Arc::make_mut(&mut events);
                 for entry in entries.as_array().unwrap_or_default() {
                     events.take(entry);
                 }

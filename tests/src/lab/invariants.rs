@@ -83,7 +83,8 @@ async fn all_consume(lab: &Lab) -> Vec<WorkerProcess> {
     .await;
     lab.until("the last tasks have ended", within, async || {
         let events = lab.events();
-        let open = last.iter().filter(|id| !events.ends.iter().any(|end| end.id == **id)).count();
+        let ended: BTreeSet<&String> = events.ends.iter().map(|end| &end.id).collect();
+        let open = last.iter().filter(|id| !ended.contains(id)).count();
         if open == 0 { Ok(()) } else { Err(format!("{open} have not")) }
     })
     .await;

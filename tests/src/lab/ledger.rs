@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -99,41 +99,39 @@ pub struct Run {
 pub struct Ledger {
     /// The runs of each task, by fence.
     pub runs: BTreeMap<String, Vec<Run>>,
+    /// Bytes of the file that were read.
+    read: u64,
 }
 
 impl Ledger {
-    /// Reads it. A file that is not there yet is an empty ledger.
+    /// Reads what was written since the last time. A file that is not there yet is an empty ledger.
     ///
     /// # Panics
     /// When it cannot be read.
-    #[must_use]
-    pub fn read(path: &Path) -> Self {
-        let bytes = match std::fs::read(path) {
+    pub fn read_on(&mut self, path: &Path) {
+        let bytes = match rest_of(path, self.read) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => panic!("the ledger cannot be read: {error}"),
         };
-        let (mut starts, mut ends) = (Vec::new(), BTreeMap::new());
         // What follows the last newline is a line in the making.
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        self.read += whole as u64;
         for text in bytes[..whole].split(|b| *b == b'\n').filter(|text| !text.is_empty()) {
             let line: Line = serde_json::from_slice(text).unwrap_or_else(|error| {
                 panic!("a broken line in the ledger, {:?}: {error}", String::from_utf8_lossy(text))
             });
+            let runs = self.runs.entry(line.id.clone()).or_default();
+            let at = runs.partition_point(|run| run.start.fence < line.fence);
             match line.end {
-                None => starts.push(line),
+                None => runs.insert(at, Run { start: line, end: None }),
                 Some(end) => {
-                    ends.insert((line.id, line.fence), (end, line.at));
+                    let run =
+                        runs.get_mut(at).unwrap_or_else(|| panic!("an end without a start in the ledger: {line:?}"));
+                    run.end = Some((end, line.at));
                 }
             }
         }
-        starts.sort_by_key(|line| line.fence);
-        let mut ledger = Self::default();
-        for start in starts {
-            let end = ends.remove(&(start.id.clone(), start.fence));
-            ledger.runs.entry(start.id.clone()).or_default().push(Run { start, end });
-        }
-        ledger
     }
 
     /// The runs of one task.
@@ -164,4 +162,12 @@ impl Ledger {
         let so = |runs: &&Vec<Run>| runs.iter().any(|run| run.end.is_some_and(|(e, _)| e == end));
         self.runs.values().filter(so).count()
     }
+}
+
+fn rest_of(path: &Path, from: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(io::SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

@@ -32,7 +32,7 @@ mod snapshot;
 mod worker;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidemill_common::name::TaskId;
@@ -72,6 +72,7 @@ pub struct Lab {
 struct Seen {
     workers: Vec<WorkerProcess>,
     accepted: Vec<TaskId>,
+    ledger: Arc<Ledger>,
 }
 
 impl Lab {
@@ -178,12 +179,14 @@ impl Lab {
     }
     /// What handlers have written down.
     #[must_use]
-    pub fn ledger(&self) -> Ledger {
-        Ledger::read(&self.ledger_path())
+    pub fn ledger(&self) -> Arc<Ledger> {
+        let mut seen = self.seen();
+        Arc::make_mut(&mut seen.ledger).read_on(&self.ledger_path());
+        Arc::clone(&seen.ledger)
     }
     /// What the product's log has said.
     #[must_use]
-    pub fn events(&self) -> Events {
+    pub fn events(&self) -> Arc<Events> {
         self.tail.events(&self.server)
     }
     /// The product's own counts.

@@ -61,27 +61,24 @@ impl Play<'_> {
 
     /// The leases of all others have run out, and the sweep is done with them.
     fn bury(&mut self, able: usize, alone: usize) -> Verdict {
-        let leases = self.w.r.fleet.workers.iter().enumerate().filter(|(i, _)| *i != able && *i != alone);
-        let last = leases.filter_map(|(_, w)| w.score()).max().unwrap_or(0);
-        let now = self.w.r.now_ms();
-        if last >= now {
-            self.w.set_clock(self.w.r.now + (last - now + 1) * 1_000)?;
-        }
         for _ in 0..300 {
             self.w.call(&Call::Renew { worker: able, lease_ms: 1_000_000_000, begin: None, may_sweep: true })?;
             self.w.call(&Call::Renew { worker: alone, lease_ms: 1_000_000_000, begin: None, may_sweep: false })?;
             let Answer::Swept(swept) = self.w.call(&Call::Sweep { worker: able, lease_ms: 10_000 })? else { break };
-            let Some(lost) = swept.expired else {
-                if swept.held && !self.others_are_known(&[able, alone]) {
-                    return Ok(());
-                }
-                self.w.set_clock(self.w.r.now + 2_500_000)?;
+            if let Some(lost) = swept.expired {
+                let worker = self.w.r.fleet.by_name(lost.as_str()).ok_or_else(|| Violation(format!("{lost} is no worker")))?;
+                while self.w.call(&Call::Reclaim { worker, poison: 2 })? != Answer::Reclaimed(0, true) {}
                 continue;
-            };
-            let worker = self.w.r.fleet.by_name(lost.as_str()).ok_or_else(|| Violation(format!("{lost} is no worker")))?;
-            while self.w.call(&Call::Reclaim { worker, poison: 2 })? != Answer::Reclaimed(0, true) {}
+            }
+            if !self.others_are_known(&[able, alone]) {
+                return Ok(());
+            }
+            let others = self.w.r.fleet.workers.iter().enumerate().filter(|(i, _)| *i != able && *i != alone);
+            let last = others.filter_map(|(_, w)| w.score()).max().unwrap_or(0);
+            let pass = last.saturating_sub(self.w.r.now_ms()).max(5_000) + 1;
+            self.w.set_clock(self.w.r.now + pass * 1_000)?;
         }
-        Ok(())
+        Err(Violation("300 sweeps do not end the old fleet".into()))
     }
 
     /// Whether somebody could still do something: all but what waits behind a dead head.
@@ -100,12 +97,26 @@ impl Play<'_> {
             }
             return Ok(true);
         }
+        if self.new_in_bell > 0 && rng.percent(10) {
+            self.new_in_bell -= 1;
+            let tasks = tasks::batch(rng, calm, &self.w.r, &mut self.next_id, 1);
+            self.w.call(&Call::Submit { tasks, most: 0 })?;
+            return Ok(true);
+        }
         if let Some(i) = rng.pick(&awake) {
             let lone = self.wakes_for(rng, &mut all[*i])?;
             while lone && self.claim_and_end(others.1, true)?.is_none() {}
             return Ok(true);
         }
         if self.hears(rng, all)? || !holding.is_empty() {
+            return Ok(true);
+        }
+        if self.new_in_bell > 0 && rng.percent(50) {
+            // Everybody sleeps, and something new comes.
+            self.new_in_bell -= 1;
+            let late = Style { delayed: 50, ..*calm };
+            let tasks = tasks::batch(rng, &late, &self.w.r, &mut self.next_id, 1);
+            self.w.call(&Call::Submit { tasks, most: 0 })?;
             return Ok(true);
         }
         self.nothing_is_heard(rng, all, others.0)

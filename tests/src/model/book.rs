@@ -130,3 +130,15 @@ pub fn random(rng: &mut Rng, revision: u64, style: Style) -> Book {
     }
     Book { revision, limits }
 }
+
+/// The same rules with other numbers: what an operator does who turns a knob.
+pub fn tweaked(rng: &mut Rng, book: &Book, style: Style) -> Book {
+    let mut next = Book { revision: book.revision + 1, ..book.clone() };
+    for limit in &mut next.limits {
+        if rng.percent(60) {
+            limit.slots = limit.slots.map(|_| rng.within(1, style.slots));
+            limit.rate = limit.rate.map(|r| Rate { limit: rng.within(1, style.limit), ..r });
+        }
+    }
+    next
+}

@@ -144,8 +144,12 @@ impl Play<'_> {
         let leases = self.w.r.fleet.workers.iter().filter(|w| !w.well).filter_map(super::fleet::Worker::score);
         let due = Some(next_due).filter(|_| waits);
         let next = leases.chain(due).filter(|ms| *ms > now).min().unwrap_or(now + 1_000);
-        // The leases of those who drain are 60 s.
-        let step = (next - now).clamp(1, 50_000);
+        let step = (next - now).max(1);
+        if step > 50_000 {
+            for worker in self.w.r.fleet.well() {
+                self.w.call(&Call::Renew { worker, lease_ms: step + 60_000, begin: None, may_sweep: false })?;
+            }
+        }
         self.w.set_clock(self.w.r.now + step * 1_000 + rng.below(2) * 500)
     }
 

@@ -13,6 +13,8 @@ pub enum Kind {
     /// A minute or a month passes, and keys with a TTL age with it.
     Leap,
     Submit,
+    /// A waiting task is called off, forgotten, and handed in again under its old id.
+    Reborn,
     Claim,
     /// A claim by a worker that runs alone what was lost before.
     Lone,
@@ -80,6 +82,7 @@ const WEIGHTS: &[(Kind, u64)] = &[
     (Kind::Back, 1),
     (Kind::Leap, 1),
     (Kind::Submit, 18),
+    (Kind::Reborn, 1),
     (Kind::Claim, 22),
     (Kind::Lone, 2),
     (Kind::Settle, 20),
@@ -93,7 +96,7 @@ const WEIGHTS: &[(Kind, u64)] = &[
     (Kind::Own, 3),
     (Kind::Leave, 1),
     (Kind::Cancel, 7),
-    (Kind::Book, 3),
+    (Kind::Book, 4),
     (Kind::Status, 2),
     (Kind::Progress, 1),
     (Kind::Counts, 1),

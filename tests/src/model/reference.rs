@@ -178,6 +178,8 @@ pub struct Reference {
     pub unrefreshed: bool,
     pub gates: Gates,
     pub fleet: Fleet,
+    /// How long the test itself may have taken, ms: TTLs run by the machine's clock.
+    pub slack: u64,
     /// Most that one sweep or reclaim does.
     pub page: usize,
 }

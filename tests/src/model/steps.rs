@@ -16,6 +16,8 @@ use super::{Verdict, Violation, book, ensure};
 pub struct Play<'h> {
     pub w: World<'h>,
     pub next_id: u64,
+    /// Tasks that still come in the part that the bell drives.
+    pub new_in_bell: u32,
     step: usize,
     /// Calls that will be made again: at which step.
     late: Vec<(usize, Call)>,
@@ -37,7 +39,7 @@ enum Fate {
 
 impl<'h> Play<'h> {
     pub fn new(w: World<'h>) -> Self {
-        Self { w, next_id: 0, step: 0, late: Vec::new(), old: Vec::new() }
+        Self { w, next_id: 0, new_in_bell: 6, step: 0, late: Vec::new(), old: Vec::new() }
     }
 
     /// Plays all steps.
@@ -108,6 +110,7 @@ impl<'h> Play<'h> {
                 self.leap(ms)
             }
             Kind::Submit => self.submit(rng),
+            Kind::Reborn => self.reborn(rng),
             Kind::Claim => self.claim(rng, false),
             Kind::Lone => self.claim(rng, true),
             Kind::Settle => self.settle(rng),
@@ -199,6 +202,19 @@ impl<'h> Play<'h> {
         let tasks = tasks::batch(rng, &style, &self.w.r, &mut self.next_id, n);
         let most = if rng.percent(10) { rng.within(1, 6) } else { 0 };
         self.send(rng, &Call::Submit { tasks, most }).map(|_| ())
+    }
+
+    fn reborn(&mut self, rng: &mut Rng) -> Verdict {
+        let waiting: Vec<String> = self.w.r.tasks.iter().filter(|(_, t)| t.waits()).map(|(id, _)| id.clone()).collect();
+        let Some(id) = rng.pick(&waiting) else { return Ok(()) };
+        self.w.call(&Call::Cancel { id: id.parse().expect("an id") })?;
+        self.leap(130_000)?;
+        let mut task = self.w.r.tasks[id].new.clone();
+        task.key = None;
+        if rng.percent(50) {
+            task.delay = std::time::Duration::from_millis(700);
+        }
+        self.send(rng, &Call::Submit { tasks: vec![task], most: 0 }).map(|_| ())
     }
 
     fn offers(&self, rng: &mut Rng, worker: usize, room: u64) -> Vec<Offer> {
@@ -387,6 +403,7 @@ impl<'h> Play<'h> {
             1 if current.revision > 1 => book::random(rng, current.revision - 1, style),
             2 if current.revision > 0 => book::random(rng, current.revision, style),
             3 => Book { revision: current.revision + 1, ..Book::default() },
+            4..=6 => book::tweaked(rng, &current, style),
             _ => book::random(rng, current.revision + 1, style),
         };
         self.send(rng, &Call::Book { book: next }).map(|_| ())

@@ -65,9 +65,9 @@ fn counters(r: &Reference, s: &Snapshot) -> Verdict {
 }
 
 /// Whether a TTL is what it should be, but for the time that the test itself took.
-fn is_ttl(ttl: i64, expected: u64) -> bool {
-    let expected = i64::try_from(expected).unwrap_or(i64::MAX);
-    ttl <= expected && ttl > expected - 60_000
+fn is_ttl(r: &Reference, ttl: i64, expected: u64) -> bool {
+    let (expected, slack) = (i64::try_from(expected).unwrap_or(i64::MAX), i64::try_from(r.slack).unwrap_or(0));
+    ttl <= expected && ttl >= expected - slack
 }
 
 fn records(r: &Reference, s: &Snapshot) -> Verdict {
@@ -79,7 +79,7 @@ fn records(r: &Reference, s: &Snapshot) -> Verdict {
         let Some((found, ttl)) = s.outcomes.get(id) else { return Err(super::Violation(format!("{id} has ended, and has no outcome"))) };
         let is = (found.letter, found.attempt, found.fence, found.start, found.at) == (end.letter, end.attempt, end.fence, end.start, end.at);
         ensure!(is && found.data == end.data, "{id}: its outcome is {found:?}, expected {end:?}");
-        ensure!(is_ttl(*ttl, end.record_until - r.age), "{id}: its outcome stays {ttl} ms, expected {}", end.record_until - r.age);
+        ensure!(is_ttl(r, *ttl, end.record_until - r.age), "{id}: its outcome stays {ttl} ms, expected {}", end.record_until - r.age);
     }
     let found: BTreeSet<String> = s.at.iter().map(|(id, a)| format!("{id} {} {} {} {} {} {}", a.attempts, a.losses, a.lone, a.backs, a.fence, a.error)).collect();
     let with_past = r.tasks.iter().filter_map(|(id, t)| Some((id, t.past.as_ref()?)));
@@ -102,7 +102,7 @@ fn keys(r: &Reference, s: &Snapshot) -> Verdict {
     same("idempotency keys", &found.map(|(k, v)| (k.clone(), String::from_utf8_lossy(v).into_owned())).collect(), &expected)?;
     for (key, owner) in owned {
         let ttl = s.keys[&name(key)].ttl;
-        let right = owner.until.map_or(ttl == -1, |until| is_ttl(ttl, until - r.age));
+        let right = owner.until.map_or(ttl == -1, |until| is_ttl(r, ttl, until - r.age));
         ensure!(right, "{key:?}: stays {ttl} ms, expected {:?} from age {}", owner.until, r.age);
     }
     Ok(())

@@ -126,6 +126,7 @@ pub struct World<'h> {
     /// Full checks made so far.
     pub checked: u64,
     names: Vec<WorkerId>,
+    began: std::time::Instant,
     seen: Option<Instant>,
     looks: Rng,
 }
@@ -137,7 +138,7 @@ impl<'h> World<'h> {
         let page = if style.tiny { 2 } else { PAGE };
         let r = Reference { page, ..Reference::default() };
         let mut world =
-            Self { host, r, style, watch, trace: Vec::new(), calls: 0, checked: 0, names: Vec::new(), seen: None, looks: Rng::new(seed ^ 0xA5A5) };
+            Self { host, r, style, watch, trace: Vec::new(), calls: 0, checked: 0, names: Vec::new(), began: std::time::Instant::now(), seen: None, looks: Rng::new(seed ^ 0xA5A5) };
         world.set_clock(EPOCH_US)?;
         Ok(world)
     }
@@ -208,6 +209,7 @@ impl<'h> World<'h> {
     pub fn look(&mut self) -> Verdict {
         self.checked += 1;
         let snapshot = Snapshot::read(&mut self.host.conn, &self.host.base)?;
+        self.r.slack = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0) + 1_000;
         let places = whole::check(&self.r, &snapshot)?;
         self.seen = Some(Instant { snapshot, places });
         Ok(())

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::claim::{Answer, Ask};
 use super::desk::Why;
 use super::lease::Standing;
-use super::stage::{Delivered, Finished, Settled};
+use super::stage::{Delivered, Settled};
 use super::stop::Phase;
 use super::{Event, LANE, Pipeline, settle};
 
@@ -44,15 +44,6 @@ impl Pipeline {
     pub(super) fn put_aside(&mut self, item: SettleItem) {
         self.claims.look_again();
         self.lane.push(item);
-    }
-
-    /// The end of a run; what is to be settled, if it is still ours.
-    pub(super) fn finished(&mut self, finished: Finished) -> Option<SettleItem> {
-        let item = self.desk.finish(finished);
-        if let Some(metrics) = &self.metrics {
-            metrics.in_flight(i64::from(self.desk.running()));
-        }
-        item
     }
 
     /// The answer to a settle; what is closed by it.

@@ -184,7 +184,7 @@ impl Claims {
             most,
             lone: self.lone,
             shares: self.shares.next(most),
-            offers: desk.offers(),
+            offers: if most > 0 { desk.offers() } else { Vec::new() },
             by_timer,
         })
     }

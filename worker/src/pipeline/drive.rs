@@ -1,4 +1,4 @@
-//! The pipeline's engine: its loop, its timer, its requests, and what its events mean for upkeep.
+//! The pipeline's engine: how it is put together, its loop and its timer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tidemill_common::store::{RedisOptions, Store};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,6 +33,9 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Shortest time that the server gets for an answer.
 const ANSWER_MIN: Duration = Duration::from_millis(250);
 
+/// Longest wait for the connection to be closed in good order.
+const CLOSE: Duration = Duration::from_millis(100);
+
 /// Runs a worker to its end, on the current runtime; its handlers on `handlers`.
 pub(crate) async fn run(setup: Setup, handlers: Handle, wishes: Shutdown) -> Result<Exit, Error> {
     let trouble = Arc::new(Trouble::new(setup.metrics.clone(), Arc::clone(&setup.pulse)));
@@ -44,7 +47,8 @@ pub(crate) async fn run(setup: Setup, handlers: Handle, wishes: Shutdown) -> Res
     let mut pipeline = Pipeline::new(setup, Arc::clone(&store), trouble, handlers, wishes)?;
     let exit = pipeline.turn().await;
     pipeline.finish().await;
-    store.close().await;
+    // A courtesy: the server sees the end of the connection either way.
+    let _ = timeout(CLOSE, store.close()).await;
     Ok(exit)
 }
 
@@ -174,6 +178,9 @@ impl Pipeline {
         }
         let serving = self.phase == Phase::Serving;
         self.pulse.beat(self.desk.running(), serving && self.lease.has_begun());
+        if let Some(metrics) = &self.metrics {
+            metrics.in_flight(i64::from(self.desk.running()));
+        }
         self.lease.set_busy(self.desk.held() > 0);
         if self.lease.next(now) {
             self.renew(now);
@@ -184,14 +191,14 @@ impl Pipeline {
         if let Some(ask) = self.claims.next(&self.desk, now) {
             self.claim(ask, now);
         }
-        for batch in [self.lane.next(), self.returns.next()].into_iter().flatten() {
-            self.settle(batch);
-        }
         if self.own.next(&mut self.desk, now) {
             self.page_own();
         }
         for item in self.own.hand_back(&mut self.desk, &self.claims) {
             self.returns.push(item);
+        }
+        for batch in [self.lane.next(), self.returns.next()].into_iter().flatten() {
+            self.settle(batch);
         }
         if !self.ear_waits {
             let bell = serving && !self.options.lone && self.claims.asleep(&self.desk) && self.desk.room() > 0;

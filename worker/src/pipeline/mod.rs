@@ -1,8 +1,8 @@
 //! The path of a task: claim → run → settle, and what keeps a worker alive meanwhile.
 //!
 //! One task on the control thread owns all state and turns events into requests, so nothing here is locked or raced: a request (one
-//! script) is sent by a small task that comes back as an [`Event`]. The decisions are in siblings that neither wait nor send
-//! ([`claim`], [`settle`], [`lease`], [`own`], [`desk`]); [`run`] alone is on other threads.
+//! script) is sent by a small task that comes back as an `Event`. The decisions are in siblings that neither wait nor send
+//! (`claim`, `settle`, `lease`, `own`, `desk`); `run` alone is on other threads.
 //!
 //! # What it guarantees
 //!
@@ -20,7 +20,7 @@
 //!
 //! | when | what is left | what becomes of it |
 //! |---|---|---|
-//! | a claim is sent, not answered | perhaps deliveries to us | reclaimed with the lease; by [`own`] if we live |
+//! | a claim is sent, not answered | perhaps deliveries to us | reclaimed with the lease; by `own` if we live |
 //! | a handler runs | a delivery of ours | reclaimed with the lease, counted as lost |
 //! | it has ended, and is not settled | the same | the same: the task runs again. At least once, not exactly once |
 //! | a settle is sent, not answered | settled, or not | nothing, or the same |
@@ -172,7 +172,7 @@ impl Pipeline {
             }
             // Its handler has answered, or was cut short. The slot is free; the delivery stays on our account.
             Event::Finished(finished) => {
-                if let Some(item) = self.finished(finished) {
+                if let Some(item) = self.desk.finish(finished) {
                     self.lane.push(item);
                 }
             }

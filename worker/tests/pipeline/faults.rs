@@ -214,3 +214,24 @@ async fn lone_work_starts_a_child_and_a_lone_worker_ends_when_it_is_done() {
     assert_eq!(lab.status(&one.id).await.data, "2");
     parent.drain().await;
 }
+
+#[tokio::test]
+async fn a_parent_that_drains_lets_its_child_end() {
+    let lab = Lab::new().await;
+    let one = task("sleep");
+    let mut one = one;
+    one.payload = r#"{"ms":1500}"#.into();
+    lab.submit(&one).await;
+    for _ in 0..2 {
+        lose_once(&lab, "sleep").await;
+    }
+    let registry = Registry::new().with(name("sleep"), |_: Context| async { Outcome::dead("not in the parent") });
+    let parent = Worker::new(lab.redis(), registry, fast()).unwrap();
+    let args = ["run", "--redis", &lab.server.url(), "--agents", "sleep", "--profile", "fast"].map(Into::into);
+    let parent = start(parent.with_lone_command(env!("CARGO_BIN_EXE_worker"), args));
+    lab.until(&one.id, State::Running).await;
+    assert_eq!(parent.drain().await, Exit::Drained);
+    let status = lab.status(&one.id).await;
+    assert_eq!(status.state, Some(State::Succeeded), "{status:?}");
+    assert_eq!(lab.store.counts().await.unwrap().workers, 0, "the child has said goodbye too");
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask model`: the model test for as long as one likes, or its own test by mutants.
+
+use std::time::Instant;
+
+use tidemill_tests::model::{Done, Host, history, mutants};
+
+fn number(args: &[String], name: &str, default: u64) -> u64 {
+    let at = args.iter().position(|a| a == name);
+    at.and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(default)
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (seed, many, checks) = (number(&args, "--seed", 1), number(&args, "--histories", 10_000), number(&args, "--checks", 10));
+    let began = Instant::now();
+    if args.iter().any(|a| a == "--mutants") {
+        let mut missed = 0;
+        for mutant in mutants::MUTANTS {
+            let began = Instant::now();
+            if let Some(found) = mutants::find(mutant, seed, many.min(400), 30) {
+                println!("{:<62} found after {:>4} histories, {:.1?}", mutant.name, found.after, began.elapsed());
+            } else {
+                missed += 1;
+                println!("{:<62} NOT FOUND, {:.1?}", mutant.name, began.elapsed());
+            }
+        }
+        std::process::exit(i32::from(missed > 0));
+    }
+    let mut host = Host::start(&[]);
+    let mut all = Done::default();
+    for seed in seed..seed.saturating_add(many) {
+        match history(&mut host, seed, checks, true) {
+            Ok(done) => {
+                all.histories += 1;
+                all.calls += done.calls;
+                all.checks += done.checks;
+                all.tasks += done.tasks;
+            }
+            Err(failure) => {
+                println!("{failure}");
+                std::process::exit(1);
+            }
+        }
+        if all.histories % 1_000 == 0 {
+            println!("{all:?} {:.0?}", began.elapsed());
+        }
+    }
+    println!("{all:?} {:.0?}", began.elapsed());
+}
