@@ -4,8 +4,10 @@
 
 pub mod lab;
 pub mod model;
+pub mod program;
 pub mod proxy;
 pub mod server;
+pub mod watch;
 
 /// The Rust in documents, compiled as doctests.
 #[cfg(doctest)]

@@ -114,7 +114,11 @@ impl Program {
             if Instant::now() > by {
                 let log = self.log();
                 let last: Vec<&str> = log.lines().rev().take(20).collect();
-                panic!("{} has not ended within {within:?}; its log, last line first:\n  {}", self.name, last.join("\n  "));
+                panic!(
+                    "{} has not ended within {within:?}; its log, last line first:\n  {}",
+                    self.name,
+                    last.join("\n  ")
+                );
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -128,7 +132,12 @@ impl Drop for Program {
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
-            eprintln!("--- {} (process {})\n  {}", self.name, self.pid, lines[lines.len().saturating_sub(25)..].join("\n  "));
+            eprintln!(
+                "--- {} (process {})\n  {}",
+                self.name,
+                self.pid,
+                lines[lines.len().saturating_sub(25)..].join("\n  ")
+            );
         }
     }
 }

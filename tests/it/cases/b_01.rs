@@ -82,7 +82,9 @@ async fn hand_put_envelopes_are_put_aside() {
     some_run(&lab).await;
     let watch = Watch::on(&worker);
     // Nothing that a worker could read: entry and generation fit.
-    for (n, bytes) in [lists(DEEP), maps(DEEP), lists(4), vec![1; 5], vec![1; 40], vec![0xff; 1 << 20]].iter().enumerate() {
+    for (n, bytes) in
+        [lists(DEEP), maps(DEEP), lists(4), vec![1; 5], vec![1; 40], vec![0xff; 1 << 20]].iter().enumerate()
+    {
         let id = format!("by-hand-{n}");
         lab.raw(&[b"SET", lab.key(&format!("j:{id}")).as_bytes(), bytes]);
         let entry = lab.raw(&[b"XADD", lab.key("s:first").as_bytes(), b"*", &bytes[1..5], id.as_bytes()]);
@@ -197,7 +199,8 @@ async fn the_producer_refuses() {
     let url = lab.server().url();
     let env = [("TIDEMILL__REDIS__URL", url.as_str())];
     let nested = format!("{}{}", "[".repeat(DEEP / 2), "]".repeat(DEEP / 2));
-    let fields = ["--queue", "--tenant", "--key", "--order-key", "--id", "--priority", "--delay", "--at", "--timeout", "--cost"];
+    let fields =
+        ["--queue", "--tenant", "--key", "--order-key", "--id", "--priority", "--delay", "--at", "--timeout", "--cost"];
     for field in fields {
         let refused = Program::run("producer", &["submit", "echo", "1", &format!("{field}={nested}")], &env).await;
         assert_eq!(refused.code, Some(USAGE), "{field}: {:.300}", refused.err);

@@ -6,7 +6,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-
 use tidemill_common::envelope;
 use tidemill_common::retry::RetryPolicy;
 use tidemill_common::state::State;
@@ -37,7 +36,9 @@ fn payloads() -> Vec<Bytes> {
     let json = r#"{"n":[9007199254740993,18446744073709551615,-9223372036854775808,1.0,1,1e15,-0.0],"l":[],"m":{},"t":"é\u0000"}"#;
     let every: Vec<u8> = (0..=255).collect();
     let large = [msgpack.as_slice(), &every.repeat(300)].concat();
-    [msgpack, json.as_bytes().to_vec(), every, large, Vec::new(), b"9007199254740993".to_vec()].map(Bytes::from).to_vec()
+    [msgpack, json.as_bytes().to_vec(), every, large, Vec::new(), b"9007199254740993".to_vec()]
+        .map(Bytes::from)
+        .to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,7 +57,9 @@ async fn bytes_are_the_same_at_the_end() {
     for payload in &payloads() {
         for agent in ["ends-well", "ends-badly"] {
             let receipt = client.submit(task(agent, payload)).await.expect("it is taken in");
-            let Waited::Ended(end) = receipt.wait(PATIENCE).await.expect("an answer") else { panic!("it has not ended") };
+            let Waited::Ended(end) = receipt.wait(PATIENCE).await.expect("an answer") else {
+                panic!("it has not ended")
+            };
             let runs: Vec<Bytes> = std::mem::take(&mut seen.lock().expect("no handler panics"));
             assert_eq!(runs.len(), usize::from(ATTEMPTS), "{end:?}");
             assert!(runs.iter().all(|run| run == payload), "{payload:?} became {runs:?}");
@@ -103,7 +106,8 @@ async fn neighbours_at_the_far_end_keep_their_order() {
     let lab = Lab::new().await;
     let ms = Duration::from_millis;
     let delays = [DELAY_MAX, DELAY_MAX - ms(1), DELAY_MAX - ms(2), DELAY_MAX - ms(1_000)];
-    let tasks: Vec<NewTask> = delays.iter().map(|delay| NewTask::new("later".parse().expect("a name"), "1").delay(*delay)).collect();
+    let tasks: Vec<NewTask> =
+        delays.iter().map(|delay| NewTask::new("later".parse().expect("a name"), "1").delay(*delay)).collect();
     // One call: they all count from the same moment.
     lab.store().submit(&tasks, 0).await.expect("they are taken in");
     let order: Vec<String> = lab.snapshot().of("z").to_vec();
@@ -173,16 +177,32 @@ async fn numbers_outside_are_refused_in_words() {
         assert_eq!(run.code, Some(USAGE), "{flag}: {run:?}");
         assert!(run.err.contains(word), "{flag}: the words do not help: {}", run.err);
     }
-    let lines = [r#"{"agent":"later","priority":18446744073709551615}"#, r#"{"agent":"later","priority":1e400}"#, r#"{"agent":"later","cost":1e400}"#];
+    let lines = [
+        r#"{"agent":"later","priority":18446744073709551615}"#,
+        r#"{"agent":"later","priority":1e400}"#,
+        r#"{"agent":"later","cost":1e400}"#,
+    ];
     for line in lines {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), line).expect("it is written");
-        let run = Program::run("producer", &["submit", "--ndjson", &file.path().to_string_lossy()], &[("TIDEMILL__REDIS__URL", url.as_str())]).await;
+        let run = Program::run(
+            "producer",
+            &["submit", "--ndjson", &file.path().to_string_lossy()],
+            &[("TIDEMILL__REDIS__URL", url.as_str())],
+        )
+        .await;
         assert_eq!(run.code, Some(USAGE), "{line}: {run:?}");
     }
     let counts = lab.counts().await;
     assert!(counts.waiting.values().all(|n| *n == 0), "nothing came in: {counts:?}");
-    let taken = ["--delay=315576000000ms", "--cost=4294967295", "--max-attempts=65535", "--priority=20", "--priority=low", "--at=1970-01-01T00:00:00Z"];
+    let taken = [
+        "--delay=315576000000ms",
+        "--cost=4294967295",
+        "--max-attempts=65535",
+        "--priority=20",
+        "--priority=low",
+        "--at=1970-01-01T00:00:00Z",
+    ];
     for flag in taken {
         assert_eq!(submit(&[flag]).await.code, Some(0), "{flag}");
     }

@@ -95,7 +95,9 @@ async fn a_neighbour_goes_on_at_once() {
     assert_eq!(old.exit(PATIENCE).await.code(), Some(HANDED_BACK));
     let ledger = lab.ledger();
     for task in &tasks {
-        let [first, second] = ledger.of(task.id.as_str()) else { panic!("two runs, not {:?}", ledger.of(task.id.as_str())) };
+        let [first, second] = ledger.of(task.id.as_str()) else {
+            panic!("two runs, not {:?}", ledger.of(task.id.as_str()))
+        };
         let Some((End::Cut, cut)) = first.end else { panic!("the first was told to stop: {first:?}") };
         let wait = second.start.at.saturating_sub(cut);
         assert!(wait <= as_ms(SLACK), "it went on {wait} ms after it was handed back");
@@ -131,10 +133,13 @@ async fn five_deploys_do_not_use_up_three_attempts() {
 
 /// The program `worker` with ten slots and the lab's times.
 pub(super) fn worker_program(lab: &Lab, grace: Duration) -> Program {
-    let times = [lab.profile.lease, lab.profile.renew, lab.profile.sweep, grace].map(|time| format!("{}ms", time.as_millis()));
+    let times =
+        [lab.profile.lease, lab.profile.renew, lab.profile.sweep, grace].map(|time| format!("{}ms", time.as_millis()));
     let (url, [lease, renew, sweep, grace]) = (lab.server().url(), &times);
-    let env = [("TIDEMILL__WORKER__LEASE", lease), ("TIDEMILL__WORKER__RENEW", renew), ("TIDEMILL__WORKER__SWEEP", sweep)];
-    let args = ["run", "--name", "deployed", "--admin", "off", "--concurrency", "10", "--redis", &url, "--grace", grace];
+    let env =
+        [("TIDEMILL__WORKER__LEASE", lease), ("TIDEMILL__WORKER__RENEW", renew), ("TIDEMILL__WORKER__SWEEP", sweep)];
+    let args =
+        ["run", "--name", "deployed", "--admin", "off", "--concurrency", "10", "--redis", &url, "--grace", grace];
     Program::start("worker", &args, &env.map(|(name, value)| (name, value.as_str())))
 }
 

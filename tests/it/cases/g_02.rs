@@ -49,7 +49,11 @@ async fn out_at_the_second(signal: Signal, between: Duration) {
     assert_eq!(code, Some(FORCED));
     for task in &tasks {
         let now = lab.store().status(&task.id, None).await.expect("an answer");
-        assert_eq!((now.state, now.attempt, now.losses), (Some(State::Queued), 0, 0), "claimable at once, and nothing counts");
+        assert_eq!(
+            (now.state, now.attempt, now.losses),
+            (Some(State::Queued), 0, 0),
+            "claimable at once, and nothing counts"
+        );
         assert_eq!(hand_backs(&lab, &task.id.to_string()), 1, "handed back once");
         lab.store().cancel(&task.id).await.expect("an answer");
     }

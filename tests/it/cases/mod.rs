@@ -3,12 +3,21 @@
 //! Each runs scaled in the suite, and in full by `cargo xtask cases --full`; each ends with the standing invariants of
 //! [`tidemill_tests::lab`]. They run one at a time: their subject is time.
 
+mod b_01;
+mod b_03;
 mod d_01;
+mod g_01;
+mod g_02;
 mod kill;
 mod l_01;
 mod l_02;
 mod m_01;
 mod m_02;
+mod p_03;
+mod r_01;
+mod r_02;
+mod r_05;
+mod r_07;
 mod s_01;
 mod s_02;
 mod s_03;

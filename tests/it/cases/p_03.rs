@@ -155,7 +155,8 @@ async fn only_these_are_left(lab: &Lab, live: &[WorkerProcess]) {
 async fn all_run(lab: &Lab, tasks: &[NewTask]) {
     lab.until("all tasks have run", PATIENCE, async || {
         let ledger = lab.ledger();
-        let done = |task: &&NewTask| ledger.of(task.id.as_str()).iter().any(|run| matches!(run.end, Some((End::Done, _))));
+        let done =
+            |task: &&NewTask| ledger.of(task.id.as_str()).iter().any(|run| matches!(run.end, Some((End::Done, _))));
         let n = tasks.iter().filter(done).count();
         if n == tasks.len() { Ok(()) } else { Err(format!("{n} of {} have", tasks.len())) }
     })

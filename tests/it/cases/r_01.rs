@@ -149,7 +149,8 @@ async fn all_run(lab: &Lab, tasks: &[NewTask]) {
     let within = lab.profile.lease * 3 + Duration::from_secs(2);
     lab.until("all tasks have run", within, async || {
         let ledger = lab.ledger();
-        let done = |task: &&NewTask| ledger.of(task.id.as_str()).iter().any(|run| matches!(run.end, Some((End::Done, _))));
+        let done =
+            |task: &&NewTask| ledger.of(task.id.as_str()).iter().any(|run| matches!(run.end, Some((End::Done, _))));
         let n = tasks.iter().filter(done).count();
         if n == tasks.len() { Ok(()) } else { Err(format!("{n} of {} have", tasks.len())) }
     })

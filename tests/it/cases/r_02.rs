@@ -24,7 +24,8 @@ const IN_ORDER: usize = 3;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_forgotten_under_load() {
     let mut lab = Lab::with(Options::new().storage(Storage::Temporary)).await;
-    let book = Book { revision: 1, limits: vec![of("slotted", Some(SLOTS as u64), None), of("rated", None, Some(RATE))] };
+    let book =
+        Book { revision: 1, limits: vec![of("slotted", Some(SLOTS as u64), None), of("rated", None, Some(RATE))] };
     lab.store().apply_book(&book.compile()).await.expect("the book is taken");
     for name in ["w1", "w2"] {
         lab.start(lab.setup(name).concurrency(8).agents(&["ledger", "slotted", "rated"]));

@@ -152,7 +152,11 @@ async fn comes_back(lab: &Lab, proxy: &Proxy, worker: &WorkerProcess, task: &New
 async fn done(lab: &Lab, task: &NewTask, within: Duration) {
     lab.until("the task has run", within, async || {
         let runs = lab.ledger().of(task.id.as_str()).to_vec();
-        if matches!(runs.last().and_then(|run| run.end), Some((End::Done, _))) { Ok(()) } else { Err(format!("{runs:?}")) }
+        if matches!(runs.last().and_then(|run| run.end), Some((End::Done, _))) {
+            Ok(())
+        } else {
+            Err(format!("{runs:?}"))
+        }
     })
     .await;
 }

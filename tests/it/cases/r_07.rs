@@ -139,7 +139,10 @@ fn url(lab: &Lab) -> (&'static str, &'static str) {
 
 fn memory(lab: &Lab) -> usize {
     let info = lab.raw(&["INFO", "memory"]);
-    let line = info.as_str().and_then(|text| text.lines().find_map(|line| line.strip_prefix("used_memory:"))).map(str::to_owned);
+    let line = info
+        .as_str()
+        .and_then(|text| text.lines().find_map(|line| line.strip_prefix("used_memory:")))
+        .map(str::to_owned);
     line.and_then(|number| number.trim().parse().ok()).expect("the server says how much memory it uses")
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidemill_common::name::WorkerId;
 use tidemill_tests::lab::profile::{count, pick};
-use tidemill_tests::lab::{Lab, Payload, now_ms};
+use tidemill_tests::lab::{Lab, Payload, WorkerProcess, now_ms};
 use tokio::task::JoinSet;
 
 use super::{PATIENCE, SLACK, as_ms};
@@ -80,5 +80,37 @@ async fn many_sweepers_at_once_do_no_harm() {
     let took = events.reclaims.iter().map(|reclaim| reclaim.at - killed).max().unwrap_or(0);
     let bound = as_ms(lab.profile.reclaimed_within() + SLACK);
     assert!(took <= bound, "taken back {took} ms after the kill, {bound} are allowed");
+    lab.close_with_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_worker_is_reclaimed_in_time_though_the_holder_of_upkeep_dies_too() {
+    let lab = Lab::new().await;
+    let workers = ["w1", "w2", "w3"].map(|name| lab.worker(name));
+    lab.submit(&lab.tasks(12, Payload::sleep(as_ms(lab.profile.lease) + pick(300, 800)))).await;
+    lab.until("all three are busy", PATIENCE, async || match lab.ledger().starts() {
+        12 => Ok(()),
+        n => Err(format!("{n} tasks run")),
+    })
+    .await;
+
+    let holder = lab.raw(&["HGET", &lab.key("sweep"), "holder"]).as_str().unwrap().to_owned();
+    let of = |worker: &WorkerProcess| lab.ledger().running(worker.pid()).next().unwrap().start.worker.clone();
+    let (mut others, mut holders) = (Vec::new(), Vec::new());
+    for worker in &workers {
+        if of(worker) == holder { holders.push(worker) } else { others.push(worker) }
+    }
+    let dead = [(of(others[0]), others[0].kill())];
+    // Just before the first one's lease has run out.
+    tokio::time::sleep(lab.profile.lease - Duration::from_millis(50)).await;
+    let dead = [dead[0].clone(), (of(holders[0]), holders[0].kill())];
+    lab.ended(12, PATIENCE).await;
+    for (worker, killed) in &dead {
+        let events = lab.events();
+        let reclaim = events.reclaims.iter().find(|reclaim| reclaim.worker == *worker).unwrap();
+        let (took, bound) = (reclaim.at - killed, as_ms(lab.profile.reclaimed_within() + SLACK));
+        println!("{worker} was taken back {took} ms after the kill");
+        assert!(took <= bound, "{worker} was taken back {took} ms after the kill, {bound} are allowed");
+    }
     lab.close_with_invariants().await;
 }

@@ -143,7 +143,8 @@ impl Play<'_> {
         let waits = self.w.r.tasks.values().any(Known::waits);
         let leases = self.w.r.fleet.workers.iter().filter(|w| !w.well).filter_map(super::fleet::Worker::score);
         let due = Some(next_due).filter(|_| waits);
-        let next = leases.chain(due).filter(|ms| *ms > now).min().unwrap_or(now + 1_000);
+        let grace = Some(self.w.r.fleet.grace);
+        let next = leases.chain(due).chain(grace).filter(|ms| *ms > now).min().unwrap_or(now + 1_000);
         let step = (next - now).max(1);
         if step > 50_000 {
             for worker in self.w.r.fleet.well() {

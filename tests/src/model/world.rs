@@ -23,7 +23,7 @@ use super::{Verdict, Violation, whole};
 /// When histories begin, µs.
 pub const EPOCH_US: u64 = 1_700_000_000_000_000;
 /// No script of a history runs for so long unless it never ends, ms.
-const SCRIPT_MS: u64 = 2_000;
+const SCRIPT_MS: u64 = 8_000;
 /// What a sweep or reclaim does at most, as in the store.
 const PAGE: usize = 100;
 
@@ -58,7 +58,7 @@ impl Host {
     /// When there is no server, or it does not answer.
     #[must_use]
     pub fn start(edits: &[Edit]) -> Self {
-        let server = crate::server::start_with(Options::new().config_line("busy-reply-threshold 300"));
+        let server = crate::server::start_with(Options::new().config_line("busy-reply-threshold 6000"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let mut conn = server.connect().expect("a connection");
         let base = Base::new(0);

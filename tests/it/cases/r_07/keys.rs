@@ -124,7 +124,8 @@ async fn each_key_deleted_in_turn() {
     LocalSet::new()
         .run_until(async {
             for some in costs.chunks(AT_ONCE) {
-                let labs: Vec<_> = some.iter().map(|cost| (cost.key, tokio::task::spawn_local(without(*cost)))).collect();
+                let labs: Vec<_> =
+                    some.iter().map(|cost| (cost.key, tokio::task::spawn_local(without(*cost)))).collect();
                 for (key, lab) in labs {
                     lab.await.unwrap_or_else(|e| panic!("without {key}: {e}"));
                 }
