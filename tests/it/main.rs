@@ -2,10 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic with its line is a test's report, in its helpers too")]
 
-mod cases;
 mod docs;
-mod lab;
-mod model;
 
 use tidemill_tests::server::{self, Reply};
 

@@ -4,7 +4,7 @@
 
 use std::thread;
 
-use tidemill_tests::model::{Done, Host, history, only};
+use tidemill_tests::model::{Done, Host, Sort, history, only};
 
 /// Histories of the suite, over both threads.
 const HISTORIES: u64 = 2_000;
@@ -17,7 +17,7 @@ fn run(from: u64, many: u64) -> Done {
     let mut host = Host::start(&[]);
     let mut all = Done::default();
     for seed in from..from + many {
-        let done = history(&mut host, seed, CHECKS_PERCENT, true).unwrap_or_else(|failure| panic!("{failure}"));
+        let done = history(&mut host, Sort::Strict, seed, CHECKS_PERCENT, true).unwrap_or_else(|failure| panic!("{failure}"));
         all.histories += 1;
         all.calls += done.calls;
         all.checks += done.checks;
@@ -30,7 +30,7 @@ fn run(from: u64, many: u64) -> Done {
 fn random_histories_keep_every_promise() {
     if let Some(seed) = std::env::var("SEED").ok().and_then(|s| s.parse().ok()) {
         let steps = std::env::var("STEPS").ok().map(|s| s.split(',').filter_map(|n| n.parse().ok()).collect());
-        only(&mut Host::start(&[]), seed, steps).unwrap_or_else(|failure| panic!("{failure}"));
+        only(&mut Host::start(&[]), Sort::Strict, seed, steps).unwrap_or_else(|failure| panic!("{failure}"));
         return;
     }
     let each = HISTORIES / THREADS;

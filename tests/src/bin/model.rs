@@ -1,17 +1,19 @@
 //! `cargo xtask model`: the model test for as long as one likes, or its own test by mutants.
 
+use std::process::ExitCode;
 use std::time::Instant;
 
-use tidemill_tests::model::{Done, Host, history, mutants};
+use tidemill_tests::model::{Done, Host, Sort, history, mutants};
 
 fn number(args: &[String], name: &str, default: u64) -> u64 {
     let at = args.iter().position(|a| a == name);
     at.and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(default)
 }
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (seed, many, checks) = (number(&args, "--seed", 1), number(&args, "--histories", 10_000), number(&args, "--checks", 10));
+    let (seed, many, checks) =
+        (number(&args, "--seed", 1), number(&args, "--histories", 10_000), number(&args, "--checks", 10));
     let began = Instant::now();
     if args.iter().any(|a| a == "--mutants") {
         let mut missed = 0;
@@ -24,12 +26,12 @@ fn main() {
                 println!("{:<62} NOT FOUND, {:.1?}", mutant.name, began.elapsed());
             }
         }
-        std::process::exit(i32::from(missed > 0));
+        return if missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
     let mut host = Host::start(&[]);
     let mut all = Done::default();
     for seed in seed..seed.saturating_add(many) {
-        match history(&mut host, seed, checks, true) {
+        match history(&mut host, Sort::Strict, seed, checks, true) {
             Ok(done) => {
                 all.histories += 1;
                 all.calls += done.calls;
@@ -38,12 +40,13 @@ fn main() {
             }
             Err(failure) => {
                 println!("{failure}");
-                std::process::exit(1);
+                return ExitCode::FAILURE;
             }
         }
-        if all.histories % 1_000 == 0 {
+        if all.histories.is_multiple_of(1_000) {
             println!("{all:?} {:.0?}", began.elapsed());
         }
     }
     println!("{all:?} {:.0?}", began.elapsed());
+    ExitCode::SUCCESS
 }

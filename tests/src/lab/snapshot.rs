@@ -1,9 +1,10 @@
 //! A whole shard at one instant, read by one script: where each task is, and what else there is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tidemill_common::keys::{Base, KeyKind, kind_of};
-use tidemill_embedded::{Reply, Server};
+use tidemill_embedded::{Connection, Reply, Server};
 
 /// Only reads. Of a string it takes the first 64 bytes: an envelope's generation, the owner of an idempotency key.
 const DUMP: &str = r"
@@ -25,6 +26,9 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
   out[#out + 1] = { key, kind, redis.call('PTTL', key), v }
 end
 return out";
+
+/// Hundreds of thousands of keys take seconds, on a busy machine.
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// One key.
 #[derive(Debug, Clone)]
@@ -91,7 +95,9 @@ fn entry(id: &str) -> (u64, u64) {
 impl Snapshot {
     pub(super) fn read(server: &Server, base: &Base) -> Self {
         let prefix = base.key("");
-        let reply = server.command(&["EVAL", DUMP, "0", &prefix]).unwrap_or_else(|e| panic!("no snapshot: {e}"));
+        let connection = Connection::open(server.socket_path(), ANSWER);
+        let reply = connection.and_then(|mut connection| connection.command(&["EVAL", DUMP, "0", &prefix]));
+        let reply = reply.unwrap_or_else(|e| panic!("no snapshot: {e}"));
         let Some(keys) = reply.as_array() else { panic!("no snapshot: {reply:?}") };
         let mut all = Self::default();
         for key in keys {

@@ -66,7 +66,8 @@ impl Play<'_> {
             self.w.call(&Call::Renew { worker: alone, lease_ms: 1_000_000_000, begin: None, may_sweep: false })?;
             let Answer::Swept(swept) = self.w.call(&Call::Sweep { worker: able, lease_ms: 10_000 })? else { break };
             if let Some(lost) = swept.expired {
-                let worker = self.w.r.fleet.by_name(lost.as_str()).ok_or_else(|| Violation(format!("{lost} is no worker")))?;
+                let worker =
+                    self.w.r.fleet.by_name(lost.as_str()).ok_or_else(|| Violation(format!("{lost} is no worker")))?;
                 while self.w.call(&Call::Reclaim { worker, poison: 2 })? != Answer::Reclaimed(0, true) {}
                 continue;
             }
@@ -87,9 +88,16 @@ impl Play<'_> {
     }
 
     /// One thing happens. False: nothing can, and nobody will be woken.
-    fn event(&mut self, rng: &mut Rng, all: &mut [Sleeper], others: (usize, usize), calm: &Style) -> Result<bool, Violation> {
+    fn event(
+        &mut self,
+        rng: &mut Rng,
+        all: &mut [Sleeper],
+        others: (usize, usize),
+        calm: &Style,
+    ) -> Result<bool, Violation> {
         let awake: Vec<usize> = (0..all.len()).filter(|i| all[*i].awake && self.room(&all[*i]) > 0).collect();
-        let holding: Vec<usize> = (0..all.len()).filter(|i| !self.w.r.fleet.workers[all[*i].worker].held.is_empty()).collect();
+        let holding: Vec<usize> =
+            (0..all.len()).filter(|i| !self.w.r.fleet.workers[all[*i].worker].held.is_empty()).collect();
         let settles = !holding.is_empty() && (awake.is_empty() || rng.percent(40));
         if settles && rng.percent(60) {
             if let Some(i) = rng.pick(&holding) {
@@ -136,7 +144,9 @@ impl Play<'_> {
         let w = &mut self.w.r.fleet.workers[s.worker];
         w.claim_seq += 1;
         let call = Call::Claim { worker: s.worker, seq: w.claim_seq, most, lone: false, shares: [most; 4], offers };
-        let Answer::Claimed(c) = self.w.call(&call)? else { return Err(Violation(format!("w{} cannot claim", s.worker))) };
+        let Answer::Claimed(c) = self.w.call(&call)? else {
+            return Err(Violation(format!("w{} cannot claim", s.worker)));
+        };
         let n = c.deliveries.len();
         self.w.r.fleet.workers[s.worker].held.extend(c.deliveries.iter().map(|d| (d.id.to_string(), d.fence.0)));
         s.awake = n as u64 == u64::from(most);

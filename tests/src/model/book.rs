@@ -120,10 +120,9 @@ pub fn random(rng: &mut Rng, revision: u64, style: Style) -> Book {
     let mut limits = Vec::new();
     for matches in places {
         let slots = rng.percent(style.rules).then(|| rng.within(1, style.slots));
-        let rate = rng.percent(style.rules / 2).then(|| Rate {
-            limit: rng.within(1, style.limit),
-            window_ms: [10, 50, 300, 1_000, 7_000][rng.index(5)],
-        });
+        let rate = rng
+            .percent(style.rules / 2)
+            .then(|| Rate { limit: rng.within(1, style.limit), window_ms: [10, 50, 300, 1_000, 7_000][rng.index(5)] });
         if slots.is_some() || rate.is_some() {
             limits.push(Limit { matches, slots, rate });
         }

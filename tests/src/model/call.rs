@@ -150,7 +150,11 @@ impl fmt::Display for Call {
                 tasks.iter().try_for_each(|t| write!(f, " {}", shown(t)))
             }
             Self::Claim { worker, seq, most, lone, shares, offers } => {
-                write!(f, "claim w{worker} seq={seq} most={most} shares={shares:?}{}", if *lone { " lone" } else { "" })?;
+                write!(
+                    f,
+                    "claim w{worker} seq={seq} most={most} shares={shares:?}{}",
+                    if *lone { " lone" } else { "" }
+                )?;
                 offers.iter().try_for_each(|o| write!(f, " {}:{}", o.agent, o.room))
             }
             Self::Settle { worker, lane, seq, items } => {

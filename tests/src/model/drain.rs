@@ -82,7 +82,8 @@ impl Play<'_> {
         loop {
             let Answer::Swept(swept) = self.w.call(&Call::Sweep { worker: able, lease_ms: 10_000 })? else { break };
             if let Some(lost) = &swept.expired {
-                let worker = self.w.r.fleet.by_name(lost.as_str()).ok_or_else(|| Violation(format!("{lost} is no worker")))?;
+                let worker =
+                    self.w.r.fleet.by_name(lost.as_str()).ok_or_else(|| Violation(format!("{lost} is no worker")))?;
                 while self.w.call(&Call::Reclaim { worker, poison: 2 })? != Answer::Reclaimed(0, true) {}
             } else if !swept.more {
                 break;
@@ -112,12 +113,19 @@ impl Play<'_> {
         w.claim_seq += 1;
         let seq = w.claim_seq;
         let answer = self.w.call(&Call::Claim { worker, seq, most, lone, shares: [18, 9, 4, 1], offers })?;
-        let Answer::Claimed(claimed) = answer else { return Err(Violation(format!("w{worker} cannot claim: {answer:?}"))) };
+        let Answer::Claimed(claimed) = answer else {
+            return Err(Violation(format!("w{worker} cannot claim: {answer:?}")));
+        };
         if claimed.deliveries.is_empty() {
             return Ok(Some(claimed.next_due_ms));
         }
         let verb = Verb::Done { result: bytes::Bytes::from_static(b"ok"), keep_ms: 0 };
-        let item = |(id, fence): (tidemill_common::name::TaskId, Fence)| SettleItem { id, fence, verb: verb.clone(), follow_ups: Vec::new() };
+        let item = |(id, fence): (tidemill_common::name::TaskId, Fence)| SettleItem {
+            id,
+            fence,
+            verb: verb.clone(),
+            follow_ups: Vec::new(),
+        };
         let items = claimed.deliveries.into_iter().map(|d| item((d.id, d.fence))).collect();
         let w = &mut self.w.r.fleet.workers[worker];
         w.lane_seq[0] += 1;
@@ -130,7 +138,11 @@ impl Play<'_> {
     pub(super) fn call_off_the_held(&mut self) -> Verdict {
         let tasks = &self.w.r.tasks;
         let heads = self.w.r.orders.values().filter(|o| o.first().is_some_and(|(_, id)| tasks[id].end().is_some()));
-        let held: Vec<String> = heads.flat_map(|o| o.iter().skip(1)).map(|(_, id)| id.clone()).filter(|id| tasks[id].end().is_none()).collect();
+        let held: Vec<String> = heads
+            .flat_map(|o| o.iter().skip(1))
+            .map(|(_, id)| id.clone())
+            .filter(|id| tasks[id].end().is_none())
+            .collect();
         for id in held {
             self.w.call(&Call::Cancel { id: id.parse().expect("an id") })?;
         }
@@ -183,7 +195,12 @@ impl Play<'_> {
                 Some(("k", _)) => held.iter().any(|t| t.new.key.is_some()),
                 Some((_, id)) => held.iter().any(|t| t.new.id.as_str() == id),
             };
-            ensure!(key.kind.2 == Lifetime::Permanent || of_held, "{tail} is left behind ({} TTL {})", key.of_type, key.ttl);
+            ensure!(
+                key.kind.2 == Lifetime::Permanent || of_held,
+                "{tail} is left behind ({} TTL {})",
+                key.of_type,
+                key.ttl
+            );
             let entries = s.streams.get(tail).map_or(0, |st| st.entries.len());
             ensure!(tail == "log" || entries == 0, "{tail} has {entries} entries left");
         }

@@ -38,11 +38,6 @@ impl Gates {
         self.slots.get(gate).copied().unwrap_or(0)
     }
 
-    /// All slot gates in use.
-    pub fn in_use(&self) -> impl Iterator<Item = (&String, u64)> {
-        self.slots.iter().filter(|(_, n)| **n > 0).map(|(g, n)| (g, *n))
-    }
-
     pub fn give_back(&mut self, taken: &[(String, u64)]) {
         for (gate, units) in taken.iter().filter(|(g, _)| g.starts_with("s/")) {
             let used = self.slots.entry(gate.clone()).or_default();
@@ -82,7 +77,9 @@ impl Gates {
             Kind::Rate { limit, window_us } => {
                 let before = self.in_window(gate, window_us, real);
                 if before + units > limit {
-                    return Err(format!("{gate}: {before} of {limit} units had passed in the window of {window_us} µs, and {units} more did"));
+                    return Err(format!(
+                        "{gate}: {before} of {limit} units had passed in the window of {window_us} µs, and {units} more did"
+                    ));
                 }
                 let passed = self.rates.entry(gate.to_owned()).or_default();
                 passed.window = window_us;
@@ -112,8 +109,11 @@ impl Gates {
         self.rates.get(gate).map_or(0, |p| p.coarse).max(window / 60) + 2_000
     }
 
-    /// A slot gate's use, as read back from a repaired world.
-    pub fn reset_slots(&mut self, slots: BTreeMap<String, u64>) {
-        self.slots = slots;
+    /// Nothing runs any more; and of one gate nothing is remembered.
+    pub fn forget(&mut self, gate: Option<&str>) {
+        self.slots.clear();
+        if let Some(gate) = gate {
+            self.rates.remove(gate);
+        }
     }
 }

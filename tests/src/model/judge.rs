@@ -30,11 +30,16 @@ pub fn judge(r: &mut Reference, call: &Call, answer: &Answer, peek: &mut dyn Pee
     }
     match call {
         Call::Submit { tasks, most } => expect(answer, &Answer::Submitted(r.accept(tasks, *most))),
-        Call::Claim { worker, seq, most, lone, offers, .. } => {
-            judge_claim::claim(r, &judge_claim::Asked { worker: *worker, seq: *seq, most: *most, lone: *lone, offers }, answer, peek)
-        }
+        Call::Claim { worker, seq, most, lone, offers, .. } => judge_claim::claim(
+            r,
+            &judge_claim::Asked { worker: *worker, seq: *seq, most: *most, lone: *lone, offers },
+            answer,
+            peek,
+        ),
         Call::Settle { worker, lane, seq, items } => settle(r, *worker, *lane, *seq, items, answer),
-        Call::Renew { worker, lease_ms, begin, may_sweep } => renew(r, *worker, *lease_ms, begin.is_some(), *may_sweep, answer),
+        Call::Renew { worker, lease_ms, begin, may_sweep } => {
+            renew(r, *worker, *lease_ms, begin.is_some(), *may_sweep, answer)
+        }
         Call::Sweep { worker, lease_ms } => sweep(r, *worker, *lease_ms, answer),
         Call::Reclaim { worker, poison } => judge_claim::reclaim(r, *worker, u64::from(*poison), answer, peek),
         Call::Own { worker } => own(r, *worker, answer),
@@ -106,7 +111,9 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
         return Settled::Done;
     }
     let data = match &item.verb {
-        Verb::Retry { error, .. } | Verb::Throttled { error, .. } | Verb::Dead { error } => Bytes::copy_from_slice(error.as_bytes()),
+        Verb::Retry { error, .. } | Verb::Throttled { error, .. } | Verb::Dead { error } => {
+            Bytes::copy_from_slice(error.as_bytes())
+        }
         _ => Bytes::new(),
     };
     if run.cancel {
@@ -115,7 +122,8 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
         return Settled::Cancelled;
     }
     past.error = error(&String::from_utf8_lossy(&data));
-    let dead = matches!(item.verb, Verb::Dead { .. }) || (matches!(item.verb, Verb::Retry { .. }) && run.attempt >= max);
+    let dead =
+        matches!(item.verb, Verb::Dead { .. }) || (matches!(item.verb, Verb::Retry { .. }) && run.attempt >= max);
     if dead {
         past.attempts = run.attempt;
         let end = r.record(b'x', Some(&run), &past, &data, 0);
@@ -167,8 +175,9 @@ fn renew(r: &mut Reference, worker: usize, lease_ms: u64, begin: bool, may_sweep
     }
     r.fleet.workers[worker].known = Lease::Until(now + lease_ms);
     let fleet = &mut r.fleet;
-    // Nobody has renewed for long: the server was away, and those who live get half a lease to say so.
-    if now.saturating_sub(fleet.beat.unwrap_or(now)) > lease_ms * 3 / 4 {
+    // Nobody has renewed or swept for long: the server was away, and those who live get half a lease to say so.
+    let beat = fleet.beat.unwrap_or(now).max(fleet.last.unwrap_or(0));
+    if now.saturating_sub(beat) > lease_ms * 3 / 4 {
         fleet.grace = now + lease_ms / 2;
     }
     fleet.beat = Some(now);
@@ -205,7 +214,10 @@ fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Ve
     let Answer::Swept(got) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
     ensure!(got.held && got.now_ms == now, "answered {got:?}, but the sweep was free at {now}");
     ensure!(got.expired == named, "named {:?} as lost, expected {named:?} (now {now})", got.expired);
-    ensure!(got.more || expired < r.page, "{expired} tasks had expired, which is a page, and it says that there is no more");
+    ensure!(
+        got.more || expired < r.page,
+        "{expired} tasks had expired, which is a page, and it says that there is no more"
+    );
     Ok(())
 }
 
@@ -213,7 +225,8 @@ fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Ve
 fn expire(r: &mut Reference) -> usize {
     let now = r.now_ms();
     let late = |t: &super::reference::Known| t.indexed && t.expires <= now;
-    let mut due: Vec<(u64, String)> = r.tasks.iter().filter(|(_, t)| late(t)).map(|(id, t)| (t.expires, id.clone())).collect();
+    let mut due: Vec<(u64, String)> =
+        r.tasks.iter().filter(|(_, t)| late(t)).map(|(id, t)| (t.expires, id.clone())).collect();
     due.sort();
     due.truncate(r.page);
     for (_, id) in &due {
@@ -283,7 +296,10 @@ fn cancel(r: &mut Reference, id: &str, answer: &Answer) -> Verdict {
         Life::Waiting => {
             let past = task.past();
             let waits = |s: &State| matches!(s, State::Queued | State::Scheduled | State::Parked);
-            ensure!(matches!(answer, Answer::Cancelled(Cancelled::Now(s)) if waits(s)), "{id} waits, and a cancel answered {answer:?}");
+            ensure!(
+                matches!(answer, Answer::Cancelled(Cancelled::Now(s)) if waits(s)),
+                "{id} waits, and a cancel answered {answer:?}"
+            );
             let end = r.record(b'c', None, &past, b"", 0);
             r.end(id, end, None);
             Ok(())
@@ -315,12 +331,21 @@ fn status(r: &mut Reference, id: &str, wake: Option<&str>, answer: &Answer) -> V
         return Ok(());
     };
     let past = task.past();
-    let mut want = Status { attempt: past.attempts, losses: past.losses + past.lone, error: past.error.clone(), fence: Fence(0), ..(**got).clone() };
+    let mut want = Status {
+        attempt: past.attempts,
+        losses: past.losses + past.lone,
+        error: past.error.clone(),
+        fence: Fence(0),
+        ..(**got).clone()
+    };
     let waits = [Some(State::Queued), Some(State::Scheduled), Some(State::Parked)].contains(&got.state);
     match &task.life {
         Life::Waiting => {
             ensure!(waits, "{id} waits, and its status is {got:?}");
-            ensure!((got.state == Some(State::Parked)) == got.gate.is_some(), "{id}: a gate is named iff it is parked: {got:?}");
+            ensure!(
+                (got.state == Some(State::Parked)) == got.gate.is_some(),
+                "{id}: a gate is named iff it is parked: {got:?}"
+            );
         }
         Life::Running(run) => {
             want.state = Some(State::Running);
@@ -330,7 +355,8 @@ fn status(r: &mut Reference, id: &str, wake: Option<&str>, answer: &Answer) -> V
         Life::Ended(end) if end.record_until > r.age => {
             want.state = Some(state_of(end.letter));
             (want.attempt, want.fence, want.started_ms) = (end.attempt, Fence(end.fence), end.start);
-            (want.ended_ms, want.data) = (end.at, if end.data.starts_with(b"never_fits") { got.data.clone() } else { end.data.clone() });
+            (want.ended_ms, want.data) =
+                (end.at, if end.data.starts_with(b"never_fits") { got.data.clone() } else { end.data.clone() });
         }
         Life::Ended(end) => want.state = end.kept.then_some(State::Dead),
     }
@@ -350,9 +376,12 @@ fn counts(r: &Reference, answer: &Answer) -> Verdict {
     for task in r.tasks.values().filter(|t| t.waits()) {
         *waiting.entry((task.new.queue.to_string(), task.new.priority.value())).or_default() += 1;
     }
-    let some = |m: &BTreeMap<(String, u8), u64>| m.iter().filter(|(_, n)| **n > 0).map(|(k, n)| (k.clone(), *n)).collect::<Vec<_>>();
+    let some = |m: &BTreeMap<(String, u8), u64>| {
+        m.iter().filter(|(_, n)| **n > 0).map(|(k, n)| (k.clone(), *n)).collect::<Vec<_>>()
+    };
     ensure!(some(&got.waiting) == some(&waiting), "counts: {:?} wait, expected {waiting:?}", got.waiting);
-    let ended: BTreeMap<String, u64> = r.ended.iter().filter(|(_, n)| **n > 0).map(|(k, n)| ((*k).to_owned(), *n)).collect();
+    let ended: BTreeMap<String, u64> =
+        r.ended.iter().filter(|(_, n)| **n > 0).map(|(k, n)| ((*k).to_owned(), *n)).collect();
     let want = Counts {
         running: r.tasks.values().filter(|t| t.run().is_some()).count() as u64,
         dead: r.tasks.values().filter(|t| t.end().is_some_and(|e| e.kept)).count() as u64,

@@ -37,7 +37,12 @@ pub fn claim(r: &mut Reference, asked: &Asked<'_>, answer: &Answer, peek: &mut d
     let Answer::Claimed(got) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
     ensure!(got.now_ms == r.now_ms(), "the time is {}, it said {}", r.now_ms(), got.now_ms);
     end_suspects(r, peek)?;
-    ensure!(got.deliveries.len() as u64 <= u64::from(asked.most), "{} deliveries, {} were asked for", got.deliveries.len(), asked.most);
+    ensure!(
+        got.deliveries.len() as u64 <= u64::from(asked.most),
+        "{} deliveries, {} were asked for",
+        got.deliveries.len(),
+        asked.most
+    );
     let mut rooms: BTreeMap<&str, u32> = asked.offers.iter().map(|o| (o.agent.as_str(), o.room)).collect();
     let n = got.deliveries.len() as u64;
     let fences = if n > 0 { r.next_fences(n) } else { 0 };
@@ -46,7 +51,9 @@ pub fn claim(r: &mut Reference, asked: &Asked<'_>, answer: &Answer, peek: &mut d
         let task = r.tasks.get(id).ok_or_else(|| Violation(format!("{id} was delivered, and never accepted")))?;
         may_start(r, task, asked.lone)?;
         let room = rooms.get_mut(task.new.agent.as_str()).filter(|n| **n > 0);
-        *room.ok_or_else(|| Violation(format!("{id} was delivered, and there was no room for {}", task.new.agent)))? -= 1;
+        *room
+            .ok_or_else(|| Violation(format!("{id} was delivered, and there was no room for {}", task.new.agent)))? -=
+            1;
         is_whole(task, delivery, fence)?;
         start(r, asked, id, fence)?;
     }
@@ -59,9 +66,15 @@ pub fn claim(r: &mut Reference, asked: &Asked<'_>, answer: &Answer, peek: &mut d
 
 /// The same deliveries again, as far as they are current.
 fn replay(r: &Reference, deliveries: &[(String, u64)], answer: &Answer) -> Verdict {
-    let Answer::Claimed(Claimed { deliveries: got, .. }) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
+    let Answer::Claimed(Claimed { deliveries: got, .. }) = answer else {
+        return Err(Violation(format!("answered {answer:?}")));
+    };
     let current: Vec<_> = deliveries.iter().filter_map(|(id, fence)| Some((r.current(id, *fence)?, *fence))).collect();
-    let same = got.len() == current.len() && got.iter().zip(&current).all(|(d, ((_, run), fence))| d.fence.0 == *fence && u64::from(d.attempt) == run.attempt);
+    let same = got.len() == current.len()
+        && got
+            .iter()
+            .zip(&current)
+            .all(|(d, ((_, run), fence))| d.fence.0 == *fence && u64::from(d.attempt) == run.attempt);
     ensure!(same, "the claim sent again returned {:?}, expected {:?}", ids(got), deliveries);
     got.iter().zip(current).try_for_each(|(d, ((task, _), fence))| is_whole_again(task, d, fence))
 }
@@ -77,7 +90,12 @@ fn end_suspects(r: &mut Reference, peek: &mut dyn Peek) -> Verdict {
         let task = &r.tasks[&id];
         let late = task.is_late(r.now_ms());
         let letter = if late { b'e' } else { b'x' };
-        ensure!(outcome.letter == letter, "{id} ended as {:?}, expected {:?}", char::from(outcome.letter), char::from(letter));
+        ensure!(
+            outcome.letter == letter,
+            "{id} ended as {:?}, expected {:?}",
+            char::from(outcome.letter),
+            char::from(letter)
+        );
         ensure!(late || outcome.data.starts_with(b"never_fits: "), "{id} is dead of {:?}", outcome.data);
         let past = task.past();
         let end = r.record(letter, None, &past, &outcome.data, 0);
@@ -94,7 +112,12 @@ fn may_start(r: &Reference, task: &Known, lone: bool) -> Verdict {
     ensure!(!task.is_late(now), "{id} was delivered at {now}, and it had expired at {}", task.expires);
     ensure!(task.not_before == 0, "{id} was delivered at {now}, and it is not due before {}", task.not_before);
     let suspect = task.past().losses >= SUSPECT;
-    ensure!(suspect == lone, "{id} was lost {} times, and its claim is {}alone", task.past().losses, if lone { "" } else { "not " });
+    ensure!(
+        suspect == lone,
+        "{id} was lost {} times, and its claim is {}alone",
+        task.past().losses,
+        if lone { "" } else { "not " }
+    );
     if let Some(order) = &task.new.order_key {
         let head = r.order_head(order);
         ensure!(head == Some(id), "{id} was delivered before {head:?}, which is first of order key {order}");
@@ -106,7 +129,13 @@ fn may_start(r: &Reference, task: &Known, lone: bool) -> Verdict {
 fn is_whole(task: &Known, d: &Delivery, fence: u64) -> Verdict {
     let past = task.past();
     ensure!(d.fence.0 == fence, "{}: fence {}, expected {fence}", d.id, d.fence.0);
-    ensure!(u64::from(d.attempt) == past.attempts + 1, "{}: attempt {}, expected {}", d.id, d.attempt, past.attempts + 1);
+    ensure!(
+        u64::from(d.attempt) == past.attempts + 1,
+        "{}: attempt {}, expected {}",
+        d.id,
+        d.attempt,
+        past.attempts + 1
+    );
     is_whole_again(task, d, fence)
 }
 
@@ -127,13 +156,24 @@ fn start(r: &mut Reference, asked: &Asked<'_>, id: &str, fence: u64) -> Verdict 
     let mut taken = Vec::new();
     for rule in rules {
         let units = rule.units(&task.new);
-        r.gates.take(&rule.gate, rule.kind, units, now, real).map_err(|why| Violation(format!("{id} was admitted above a limit: {why}")))?;
+        r.gates
+            .take(&rule.gate, rule.kind, units, now, real)
+            .map_err(|why| Violation(format!("{id} was admitted above a limit: {why}")))?;
         taken.push((rule.gate, units));
     }
     let attempt = task.past().attempts + 1;
     let history = task.past.is_some();
     task.indexed = false;
-    task.life = Life::Running(Run { worker: asked.worker, fence, attempt, start, cancel: false, lone: asked.lone, history, taken });
+    task.life = Life::Running(Run {
+        worker: asked.worker,
+        fence,
+        attempt,
+        start,
+        cancel: false,
+        lone: asked.lone,
+        history,
+        taken,
+    });
     Ok(())
 }
 
@@ -149,7 +189,11 @@ pub fn reclaim(r: &mut Reference, worker: usize, poison: u64, answer: &Answer, p
     let still = peek.running()?;
     let lost: BTreeSet<&(String, u64)> = before.iter().filter(|(id, _)| !still.contains(id)).collect();
     let page = before.len().min(r.page);
-    ensure!(lost.len() == page && n == page as u64, "w{worker} ran {before:?}; {n} were reclaimed, {lost:?} run no more, a page is {}", r.page);
+    ensure!(
+        lost.len() == page && n == page as u64,
+        "w{worker} ran {before:?}; {n} were reclaimed, {lost:?} run no more, a page is {}",
+        r.page
+    );
     ensure!(done == before.is_empty(), "w{worker} ran {before:?}, and a reclaim answered {answer:?}");
     for (id, _) in lost {
         lose(r, id, poison);
@@ -166,7 +210,11 @@ fn lose(r: &mut Reference, id: &str, poison: u64) {
     let Life::Running(run) = std::mem::replace(&mut task.life, Life::Waiting) else { return };
     r.gates.give_back(&run.taken);
     let mut past = Past { fence: run.fence, ..task.past() };
-    if run.lone { past.lone += 1 } else { past.losses += 1 }
+    if run.lone {
+        past.lone += 1
+    } else {
+        past.losses += 1
+    }
     if run.cancel {
         let end = r.record(b'c', Some(&run), &past, b"", 0);
         return r.end(id, end, None);

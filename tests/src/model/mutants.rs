@@ -2,6 +2,7 @@
 
 use tidemill_common::store::Edit;
 
+use super::plan::Sort;
 use super::run::history;
 use super::world::Host;
 
@@ -19,47 +20,194 @@ const fn edit(from: &'static str, to: &'static str) -> Edit {
 
 /// All of them.
 pub const MUTANTS: &[Mutant] = &[
-    Mutant { name: "settle: the fence is not compared", edits: &[edit("or not row or string.sub(row, 1, 8) ~= fence then", "or not row then")] },
-    Mutant { name: "settle: the same sequence is done again", edits: &[edit("if seq == last then return cmsgpack", "if false then return cmsgpack")] },
-    Mutant { name: "settle: slots are not given back", edits: &[edit("  give_back(r.taken)\n  local t = history(call('HGET', AT, id))\n  local ended", "  local t = history(call('HGET', AT, id))\n  local ended")] },
-    Mutant { name: "settle: a task twice in a batch is settled twice", edits: &[edit("if seen[id] or not row", "if not row")] },
-    Mutant { name: "settle: the entry is not deleted", edits: &[edit("call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end\nfinish_flush() flush()\nlocal reply", "call('XACK', key, 'w', unpack(entries)) end\nfinish_flush() flush()\nlocal reply")] },
-    Mutant { name: "settle: answers of a forgotten worker are kept", edits: &[edit("if call('ZSCORE', W, me) then call('HSET', B .. ':op'", "if true then call('HSET', B .. ':op'")] },
-    Mutant { name: "settle: a throttled run counts as an attempt", edits: &[edit("if verb == 'R' then t.attempts", "if verb ~= 'L' then t.attempts")] },
-    Mutant { name: "reclaim: slots are not given back", edits: &[edit("  give_back(r.taken)\n  local t = history(call('HGET', AT, id))\n  t.fence", "  local t = history(call('HGET', AT, id))\n  t.fence")] },
-    Mutant { name: "reclaim: a living worker is reclaimed", edits: &[edit("if score > now then return { 0, 1 } end", "")] },
-    Mutant { name: "reclaim: called-off tasks run again", edits: &[edit("if has(r.marks, ROW_CANCEL) then ended.outcome = 'cancelled' finish(id, ended, h) return 'cancelled' end", "")] },
-    Mutant { name: "slots: one more than the cap", edits: &[edit("if g.used >= rule.cap then", "if g.used > rule.cap then")] },
-    Mutant { name: "rate, ring: one more than the limit", edits: &[edit("(r.cursor - r.limit + units - 1)", "(r.cursor - r.limit + units - 2)"), edit("size = limit }", "size = limit + 1 }")] },
-    Mutant { name: "rate, buckets: one more than the limit", edits: &[edit("if units <= free then return 0 end", "if units <= free + 1 then return 0 end")] },
-    Mutant { name: "rate: an edit of the book forgets what has passed", edits: &[edit("rate_convert(r, rate_events(state, w, cursor, sum))", "rate_convert(r, {})")] },
-    Mutant { name: "rate: an edit forgets what is above the new limit", edits: &[edit("r.size = math.max(r.limit, units)", "r.size = r.limit")] },
-    Mutant { name: "line: overtaken at submit", edits: &[edit("if g.head and g.head < h.place then return park(g, h, id) end", "")] },
-    Mutant { name: "line: overtaken at admission", edits: &[edit("if g.name ~= own and g.head and g.head < h.place then return g end", "")] },
-    Mutant { name: "line: not marked when its head is called off", edits: &[edit("if head then MARKS[name], RING = now, true end", "")] },
-    Mutant { name: "line: not marked when a slot is given back", edits: &[edit("if g.head then MARKS[g.name], RING = now, true end", "")] },
-    Mutant { name: "line: a park of this script cannot be taken back", edits: &[edit("== 1 or unpark(id) then return end", "== 1 then return end")] },
-    Mutant { name: "reservation: not cleared when its task runs", edits: &[edit("      if g.ri == id then g.rp, g.ri, MARKS[g.name], RING = nil, nil, now, true end\n", "")] },
-    Mutant { name: "reservation: not heeded", edits: &[edit("if g.rp and g.rp < h.place and g.ri ~= id then return g end", "")] },
-    Mutant { name: "reservation: outlives the book", edits: &[edit("for _, gate in ipairs(call('SMEMBERS', B .. ':reserved')) do", "for _, gate in ipairs({}) do")] },
-    Mutant { name: "cancel: a ghost's generation is not compared", edits: &[edit("string.sub(env, 2, 5) ~= e[2][1] or ", "")] },
-    Mutant { name: "cancel: the counter is not lowered", edits: &[edit("lift(h, id)\ncount(h.waits, -1)", "lift(h, id)")] },
-    Mutant { name: "order key: the next is not released", edits: &[edit("== id then order_next(h, id)\n", "== id then call('ZREM', O .. h.order, id)\n")] },
-    Mutant { name: "order key: a dead head does not hold", edits: &[edit("if not (t.outcome == 'dead' and has(h.flags, F_HOLD)) then order_ended", "if true then order_ended")] },
+    Mutant {
+        name: "settle: the fence is not compared",
+        edits: &[edit("or not row or string.sub(row, 1, 8) ~= fence then", "or not row then")],
+    },
+    Mutant {
+        name: "settle: the same sequence is done again",
+        edits: &[edit("if seq == last then return cmsgpack", "if false then return cmsgpack")],
+    },
+    Mutant {
+        name: "settle: slots are not given back",
+        edits: &[edit(
+            "  give_back(r.taken)\n  local t = history(call('HGET', AT, id))\n  local ended",
+            "  local t = history(call('HGET', AT, id))\n  local ended",
+        )],
+    },
+    Mutant {
+        name: "settle: a task twice in a batch is settled twice",
+        edits: &[edit("if seen[id] or not row", "if not row")],
+    },
+    Mutant {
+        name: "settle: the entry is not deleted",
+        edits: &[edit(
+            "call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end\nfinish_flush() flush()\nlocal reply",
+            "call('XACK', key, 'w', unpack(entries)) end\nfinish_flush() flush()\nlocal reply",
+        )],
+    },
+    Mutant {
+        name: "settle: answers of a forgotten worker are kept",
+        edits: &[edit("if call('ZSCORE', W, me) then call('HSET', B .. ':op'", "if true then call('HSET', B .. ':op'")],
+    },
+    Mutant {
+        name: "settle: a throttled run counts as an attempt",
+        edits: &[edit("if verb == 'R' then t.attempts", "if verb ~= 'L' then t.attempts")],
+    },
+    Mutant {
+        name: "reclaim: slots are not given back",
+        edits: &[edit(
+            "  give_back(r.taken)\n  local t = history(call('HGET', AT, id))\n  t.fence",
+            "  local t = history(call('HGET', AT, id))\n  t.fence",
+        )],
+    },
+    Mutant {
+        name: "reclaim: a living worker is reclaimed",
+        edits: &[edit("if score > now then return { 0, 1 } end", "")],
+    },
+    Mutant {
+        name: "reclaim: called-off tasks run again",
+        edits: &[edit(
+            "if has(r.marks, ROW_CANCEL) then ended.outcome = 'cancelled' finish(id, ended, h) return 'cancelled' end",
+            "",
+        )],
+    },
+    Mutant {
+        name: "slots: one more than the cap",
+        edits: &[edit("if g.used >= rule.cap then", "if g.used > rule.cap then")],
+    },
+    Mutant {
+        name: "rate, ring: one more than the limit",
+        edits: &[
+            edit("(r.cursor - r.limit + units - 1)", "(r.cursor - r.limit + units - 2)"),
+            edit("size = limit }", "size = limit + 1 }"),
+        ],
+    },
+    Mutant {
+        name: "rate, buckets: one more than the limit",
+        edits: &[edit("if units <= free then return 0 end", "if units <= free + 1 then return 0 end")],
+    },
+    Mutant {
+        name: "rate: an edit of the book forgets what has passed",
+        edits: &[edit("rate_convert(r, rate_events(state, w, cursor, sum))", "rate_convert(r, {})")],
+    },
+    Mutant {
+        name: "rate: an edit forgets what is above the new limit",
+        edits: &[edit("r.size = math.max(r.limit, units)", "r.size = r.limit")],
+    },
+    Mutant {
+        name: "line: overtaken at submit",
+        edits: &[edit("if g.head and g.head < h.place then return park(g, h, id) end", "")],
+    },
+    Mutant {
+        name: "line: overtaken at admission",
+        edits: &[edit("if g.name ~= own and g.head and g.head < h.place then return g end", "")],
+    },
+    Mutant {
+        name: "line: not marked when its head is called off",
+        edits: &[edit("if head then MARKS[name], RING = now, true end", "")],
+    },
+    Mutant {
+        name: "line: not marked when a slot is given back",
+        edits: &[edit("if g.head then MARKS[g.name], RING = now, true end", "")],
+    },
+    Mutant {
+        name: "line: a park of this script cannot be taken back",
+        edits: &[edit("== 1 or unpark(id) then return end", "== 1 then return end")],
+    },
+    Mutant {
+        name: "reservation: not cleared when its task runs",
+        edits: &[edit("      if g.ri == id then g.rp, g.ri, MARKS[g.name], RING = nil, nil, now, true end\n", "")],
+    },
+    Mutant {
+        name: "reservation: not heeded",
+        edits: &[edit("if g.rp and g.rp < h.place and g.ri ~= id then return g end", "")],
+    },
+    Mutant {
+        name: "reservation: outlives the book",
+        edits: &[edit("for _, gate in ipairs(call('SMEMBERS', B .. ':reserved')) do", "for _, gate in ipairs({}) do")],
+    },
+    Mutant {
+        name: "cancel: a ghost's generation is not compared",
+        edits: &[edit("string.sub(env, 2, 5) ~= e[2][1] or ", "")],
+    },
+    Mutant {
+        name: "cancel: the counter is not lowered",
+        edits: &[edit("lift(h, id)\ncount(h.waits, -1)", "lift(h, id)")],
+    },
+    Mutant {
+        name: "order key: the next is not released",
+        edits: &[edit("== id then order_next(h, id)\n", "== id then call('ZREM', O .. h.order, id)\n")],
+    },
+    Mutant {
+        name: "order key: a dead head does not hold",
+        edits: &[edit(
+            "if not (t.outcome == 'dead' and has(h.flags, F_HOLD)) then order_ended",
+            "if true then order_ended",
+        )],
+    },
     Mutant { name: "claim: a lost answer is not given again", edits: &[edit("if again then return again end", "")] },
-    Mutant { name: "claim: one that was cut short is not known to sleep", edits: &[edit("if C.n < C.most and not C.lone then call('SADD', IDLE", "if C.n < C.most and C.looks > 0 and not C.lone then call('SADD', IDLE")] },
-    Mutant { name: "claim: an agent's line wakes nobody by name", edits: &[edit("if agent then ring_able(agent) end", "")] },
-    Mutant { name: "claim: what is lost twice runs beside others", edits: &[edit("local SUSPECT = 2", "local SUSPECT = 200")] },
-    Mutant { name: "claim: deadlines are not looked at", edits: &[edit("if exp <= now then return over", "if false then return over")] },
-    Mutant { name: "claim: a new earliest due time rings nobody", edits: &[edit("if call('ZRANGE', Z, 0, 0)[1] == id then RING = true end", "")] },
-    Mutant { name: "submit: a full queue hides a duplicate", edits: &[edit("if call('EXISTS', J .. id) == 1 then return 'd' .. id end", "")] },
-    Mutant { name: "submit: a stream with new entries is not live", edits: &[edit("call('ZADD', B .. ':live:' .. prio, 'NX', unpack(f))", "")] },
-    Mutant { name: "submit: sequence numbers go back with the clock", edits: &[edit("'0') or 0) + 1, us)\n  call('HSET', N, field", "'0') or 0) * 0, us)\n  call('HSET', N, field")] },
-    Mutant { name: "sweep: leases are not cut when the clock goes back", edits: &[edit("for _, w in ipairs(call('ZRANGEBYSCORE', W, num(now + lease)", "for _, w in ipairs(call('ZRANGEBYSCORE', W, num(now + 1e15)")] },
-    Mutant { name: "own: only one page", edits: &[edit("if cursor then out[1], out[2] = cursor[1], cursor[2] end", "")] },
-    Mutant { name: "leave: a worker that still runs something is forgotten", edits: &[edit("if owns then return 0 end", "")] },
-    Mutant { name: "ends: waiters are not told", edits: &[edit("call('RPUSH', B .. ':ctl:' .. client, 'end ' .. OVER[i])", "")] },
-    Mutant { name: "ends: an idempotency key lives for ever", edits: &[edit("and t.outcome ~= 'dead' then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  if not (t", "and false then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  if not (t")] },
+    Mutant {
+        name: "claim: one that was cut short is not known to sleep",
+        edits: &[edit(
+            "if C.n < C.most and not C.lone then call('SADD', IDLE",
+            "if C.n < C.most and C.looks > 0 and not C.lone then call('SADD', IDLE",
+        )],
+    },
+    Mutant {
+        name: "claim: an agent's line wakes nobody by name",
+        edits: &[edit("if agent then ring_able(agent) end", "")],
+    },
+    Mutant {
+        name: "claim: what is lost twice runs beside others",
+        edits: &[edit("local SUSPECT = 2", "local SUSPECT = 200")],
+    },
+    Mutant {
+        name: "claim: deadlines are not looked at",
+        edits: &[edit("if exp <= now then return over", "if false then return over")],
+    },
+    Mutant {
+        name: "claim: a new earliest due time rings nobody",
+        edits: &[edit("if call('ZRANGE', Z, 0, 0)[1] == id then RING = true end", "")],
+    },
+    Mutant {
+        name: "submit: a full queue hides a duplicate",
+        edits: &[edit("if call('EXISTS', J .. id) == 1 then return 'd' .. id end", "")],
+    },
+    Mutant {
+        name: "submit: a stream with new entries is not live",
+        edits: &[edit("call('ZADD', B .. ':live:' .. prio, 'NX', unpack(f))", "")],
+    },
+    Mutant {
+        name: "submit: sequence numbers go back with the clock",
+        edits: &[edit("'0') or 0) + 1, us)\n  call('HSET', N, field", "'0') or 0) * 0, us)\n  call('HSET', N, field")],
+    },
+    Mutant {
+        name: "sweep: leases are not cut when the clock goes back",
+        edits: &[edit(
+            "for _, w in ipairs(call('ZRANGEBYSCORE', W, num(now + lease)",
+            "for _, w in ipairs(call('ZRANGEBYSCORE', W, num(now + 1e15)",
+        )],
+    },
+    Mutant {
+        name: "own: only one page",
+        edits: &[edit("if cursor then out[1], out[2] = cursor[1], cursor[2] end", "")],
+    },
+    Mutant {
+        name: "leave: a worker that still runs something is forgotten",
+        edits: &[edit("if owns then return 0 end", "")],
+    },
+    Mutant {
+        name: "ends: waiters are not told",
+        edits: &[edit("call('RPUSH', B .. ':ctl:' .. client, 'end ' .. OVER[i])", "")],
+    },
+    Mutant {
+        name: "ends: an idempotency key lives for ever",
+        edits: &[edit(
+            "and t.outcome ~= 'dead' then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  if not (t",
+            "and false then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  if not (t",
+        )],
+    },
 ];
 
 /// Whether a mistake was found, and by which history.
@@ -76,7 +224,7 @@ pub struct Found {
 pub fn find(mutant: &Mutant, from: u64, most: u64, checks: u64) -> Option<Found> {
     let mut host = Host::start(mutant.edits);
     for n in 0..most {
-        if let Err(failure) = history(&mut host, from + n, checks, false) {
+        if let Err(failure) = history(&mut host, Sort::Strict, from + n, checks, false) {
             return Some(Found { after: n + 1, why: failure.why });
         }
     }

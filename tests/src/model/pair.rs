@@ -19,14 +19,21 @@ pub struct Instant {
 /// Checks one script by its two instants.
 pub fn check(r: &Reference, script: &'static str, before: &Instant, after: &Instant) -> Verdict {
     edges(r, script, before, after)?;
-    let started: Vec<&String> = after.snapshot.rows.keys().filter(|id| !before.snapshot.rows.contains_key(*id)).collect();
+    let started: Vec<&String> =
+        after.snapshot.rows.keys().filter(|id| !before.snapshot.rows.contains_key(*id)).collect();
     for id in started {
         let task = &r.tasks[id];
         for rule in r.rules(&task.new) {
             let passed = stayed(&rule.gate, before, after).into_iter().find(|(place, _)| *place < task.place());
-            ensure!(passed.is_none(), "{id} (place {}) was admitted through {} before {passed:?}, which is in its line", task.place(), rule.gate);
+            ensure!(
+                passed.is_none(),
+                "{id} (place {}) was admitted through {} before {passed:?}, which is in its line",
+                task.place(),
+                rule.gate
+            );
             let reserved = |i: &Instant| i.snapshot.slots.get(&rule.gate).and_then(|g| g.reserved.clone());
-            let first = reserved(before).filter(|one| Some(one) == reserved(after).as_ref() && one.0 < task.place() && one.1 != *id);
+            let first = reserved(before)
+                .filter(|one| Some(one) == reserved(after).as_ref() && one.0 < task.place() && one.1 != *id);
             ensure!(first.is_none(), "{id} was admitted through {}, which is reserved for {first:?}", rule.gate);
         }
     }
@@ -54,7 +61,12 @@ fn queued_behind_a_line(r: &Reference, before: &Instant, after: &Instant) -> Ver
         let task = &r.tasks[&id];
         for rule in r.rules(&task.new) {
             let passed = stayed(&rule.gate, before, after).into_iter().find(|(place, _)| *place < task.place());
-            ensure!(passed.is_none(), "{id} (place {}) went to its stream past {passed:?} in the line of {}", task.place(), rule.gate);
+            ensure!(
+                passed.is_none(),
+                "{id} (place {}) went to its stream past {passed:?} in the line of {}",
+                task.place(),
+                rule.gate
+            );
         }
     }
     Ok(())
@@ -76,7 +88,8 @@ fn state(r: &Reference, i: &Instant, id: &str) -> Option<State> {
 
 /// Edges that scripts of one call went; several a task, since a claim promotes and delivers.
 fn edges(r: &Reference, script: &'static str, before: &Instant, after: &Instant) -> Verdict {
-    let ids: BTreeSet<&String> = before.places.keys().chain(after.places.keys()).chain(after.snapshot.outcomes.keys()).collect();
+    let ids: BTreeSet<&String> =
+        before.places.keys().chain(after.places.keys()).chain(after.snapshot.outcomes.keys()).collect();
     for id in ids {
         let (from, to) = (state(r, before, id), state(r, after, id));
         // A dropped dead task leaves its place, not its state.

@@ -44,6 +44,29 @@ pub enum Kind {
     Wake,
     /// What processes were told is read.
     Notes,
+    /// A key is deleted, or becomes one of another type.
+    Break,
+    /// It is put back, and the shard healed.
+    Mend,
+}
+
+/// Which promises a history is held to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// All of them, at every call.
+    Strict,
+    /// In the middle a key is broken: then that nothing else is lost, and that no script fails to end.
+    Broken,
+}
+
+impl std::str::FromStr for Sort {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Strict, Self::Broken]
+            .into_iter()
+            .find(|s| format!("{s:?}").eq_ignore_ascii_case(text))
+            .ok_or_else(|| format!("{text:?} is no sort"))
+    }
 }
 
 /// How one history differs from another.
@@ -72,6 +95,7 @@ pub struct Style {
 /// A history.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    pub sort: Sort,
     pub seed: u64,
     pub style: Style,
     pub steps: Vec<(Kind, u64)>,
@@ -107,7 +131,7 @@ const WEIGHTS: &[(Kind, u64)] = &[
 impl Plan {
     /// The history of a seed.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new(sort: Sort, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let one_of = |rng: &mut Rng, from: &[u64]| *rng.pick(from).unwrap_or(&0);
         let style = Style {
@@ -134,10 +158,22 @@ impl Plan {
         }
         for _ in 0..rng.within(60, 150) {
             let mut at = rng.below(total);
-            let kind = WEIGHTS.iter().find(|(_, w)| if at < *w { true } else { at -= w; false });
+            let kind = WEIGHTS.iter().find(|(_, w)| {
+                if at < *w {
+                    true
+                } else {
+                    at -= w;
+                    false
+                }
+            });
             steps.push((kind.map_or(Kind::Tick, |(k, _)| *k), rng.next()));
         }
-        Self { seed, style, steps }
+        if sort == Sort::Broken {
+            let third = steps.len() / 3;
+            steps.insert(2 * third, (Kind::Mend, rng.next()));
+            steps.insert(third, (Kind::Break, rng.next()));
+        }
+        Self { sort, seed, style, steps }
     }
 
     /// The same with only some of its steps.

@@ -84,6 +84,8 @@ pub struct Known {
     pub indexed: bool,
     /// Not before this, server ms; 0 once that has come, also if the clock goes back again.
     pub not_before: u64,
+    /// Its idempotency key was deleted, and may be another's by now.
+    pub owns_no_key: bool,
 }
 
 impl Known {
@@ -114,7 +116,11 @@ impl Known {
         format!("w:{}:{}", self.new.priority.value(), self.new.queue)
     }
     /// Its envelope, byte for byte.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "below 2^53; the generation is the low half")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "below 2^53; the generation is the low half"
+    )]
     pub fn stored(&self) -> Vec<u8> {
         let mut envelope = vec![1];
         envelope.extend_from_slice(&(self.seq as u32).to_be_bytes());
@@ -273,7 +279,11 @@ impl Reference {
         let key = task.key.as_ref().map(|key| (task.tenant.clone(), key.clone()));
         if let Some(owner) = key.as_ref().and_then(|k| self.owner(k)) {
             let other = owner.id.parse().expect("an id");
-            return if owner.fingerprint == sealed.fingerprint { Accepted::Duplicate(other) } else { Accepted::Conflict(other) };
+            return if owner.fingerprint == sealed.fingerprint {
+                Accepted::Duplicate(other)
+            } else {
+                Accepted::Conflict(other)
+            };
         }
         let now = self.now_ms();
         let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).expect("short");
@@ -288,6 +298,7 @@ impl Reference {
             past: None,
             indexed: task.start_within.is_some(),
             not_before: if task.delay.is_zero() { 0 } else { now + ms(task.delay) },
+            owns_no_key: false,
         };
         if most > 0 && self.waiting_in(&known.waits_field()) >= most {
             return Accepted::Full;
@@ -320,9 +331,9 @@ impl Reference {
         task.past = past;
         let gone = !end.kept;
         task.life = Life::Ended(end);
-        if gone && let Some(key) = &task.new.key {
-            let owner = self.keys.get_mut(&(task.new.tenant.clone(), key.clone()));
-            owner.filter(|o| o.id == id).expect("a keyed task owns its key").until = Some(age + KEY_MS);
+        let key = task.new.key.as_ref().filter(|_| gone).map(|key| (task.new.tenant.clone(), key.clone()));
+        if let Some(owner) = key.and_then(|key| self.keys.get_mut(&key)) {
+            owner.until = Some(age + KEY_MS);
         }
         if !task.leads() {
             self.leave_order(id);
@@ -349,9 +360,9 @@ impl Reference {
         if let Life::Ended(end) = &mut task.life {
             (end.kept, end.record_until) = (false, 0);
         }
-        if let Some(key) = &task.new.key {
-            let key = (task.new.tenant.clone(), key.clone());
-            self.keys.get_mut(&key).expect("a keyed task owns its key").until = Some(age + KEY_MS);
+        let key = task.new.key.as_ref().map(|key| (task.new.tenant.clone(), key.clone()));
+        if let Some(owner) = key.and_then(|key| self.keys.get_mut(&key)) {
+            owner.until = Some(age + KEY_MS);
         }
         self.leave_order(id);
     }

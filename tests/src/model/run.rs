@@ -2,11 +2,21 @@
 
 use std::fmt;
 
-use super::plan::Plan;
+use super::Violation;
+use super::plan::{Plan, Sort};
 use super::rng::Rng;
 use super::steps::Play;
 use super::world::{Host, Watch, World};
-use super::Violation;
+
+impl Done {
+    /// Adds another run.
+    pub fn add(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.calls += other.calls;
+        self.checks += other.checks;
+        self.tasks += other.tasks;
+    }
+}
 
 /// What a run did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,6 +30,7 @@ pub struct Done {
 /// A history that broke the promise.
 pub struct Failure {
     pub seed: u64,
+    pub sort: Sort,
     pub why: String,
     /// The steps that are enough for it.
     pub steps: Vec<usize>,
@@ -30,7 +41,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: Vec<String> = self.steps.iter().map(usize::to_string).collect();
         writeln!(f, "seed {}: {}", self.seed, self.why)?;
-        writeln!(f, "again: SEED={} STEPS={}", self.seed, steps.join(","))?;
+        writeln!(f, "again: SORT={:?} SEED={} STEPS={}", self.sort, self.seed, steps.join(","))?;
         let n = self.trace.len();
         for (i, line) in self.trace.iter().enumerate() {
             if n <= 2 * SHOWN || i < SHOWN || i + SHOWN >= n {
@@ -66,12 +77,12 @@ fn play(host: &mut Host, plan: &Plan, watch: Watch) -> (Result<Done, Violation>,
 ///
 /// # Errors
 /// The shortest failing history that was found.
-pub fn history(host: &mut Host, seed: u64, checks: u64, short: bool) -> Result<Done, Box<Failure>> {
-    let plan = Plan::new(seed);
+pub fn history(host: &mut Host, sort: Sort, seed: u64, checks: u64, short: bool) -> Result<Done, Box<Failure>> {
+    let plan = Plan::new(sort, seed);
     match play(host, &plan, Watch { checks, trace: false }).0 {
         Ok(done) => Ok(done),
         Err(why) if short => Err(Box::new(shorten(host, &plan, why))),
-        Err(why) => Err(Box::new(Failure { seed, why: why.0, steps: Vec::new(), trace: Vec::new() })),
+        Err(why) => Err(Box::new(Failure { seed, sort, why: why.0, steps: Vec::new(), trace: Vec::new() })),
     }
 }
 
@@ -79,11 +90,11 @@ pub fn history(host: &mut Host, seed: u64, checks: u64, short: bool) -> Result<D
 ///
 /// # Errors
 /// When it fails.
-pub fn only(host: &mut Host, seed: u64, steps: Option<Vec<usize>>) -> Result<Done, Box<Failure>> {
-    let plan = Plan::new(seed);
+pub fn only(host: &mut Host, sort: Sort, seed: u64, steps: Option<Vec<usize>>) -> Result<Done, Box<Failure>> {
+    let plan = Plan::new(sort, seed);
     let steps = steps.unwrap_or_else(|| (0..plan.steps.len()).collect());
     let (result, trace) = play(host, &plan.only(&steps), Watch { checks: 100, trace: true });
-    result.map_err(|why| Box::new(Failure { seed, why: why.0, steps, trace }))
+    result.map_err(|why| Box::new(Failure { seed, sort, why: why.0, steps, trace }))
 }
 
 /// Leaves out steps while it still fails, in ever smaller parts.
@@ -94,10 +105,10 @@ fn shorten(host: &mut Host, plan: &Plan, first: Violation) -> Failure {
     let began = std::time::Instant::now();
     let may_go_on = || began.elapsed() < SHORTEN_FOR;
     let mut part = kept.len() / 2;
-    while part > 0  && may_go_on() {
+    while part > 0 && may_go_on() {
         let mut from = 0;
         let mut shorter = false;
-        while from < kept.len()  && may_go_on() {
+        while from < kept.len() && may_go_on() {
             let mut fewer = kept.clone();
             fewer.drain(from..(from + part).min(fewer.len()));
             match play(host, &plan.only(&fewer), close).0 {
@@ -113,5 +124,5 @@ fn shorten(host: &mut Host, plan: &Plan, first: Violation) -> Failure {
     }
     let (result, trace) = play(host, &plan.only(&kept), Watch { checks: 100, trace: true });
     let why = result.err().map_or_else(|| format!("{} (only when not every call is looked at)", why.0), |e| e.0);
-    Failure { seed: plan.seed, why, steps: kept, trace }
+    Failure { seed: plan.seed, sort: plan.sort, why, steps: kept, trace }
 }

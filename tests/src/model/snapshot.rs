@@ -95,14 +95,17 @@ fn pairs(reply: &Reply) -> impl Iterator<Item = (&Reply, &Reply)> {
 impl Snapshot {
     /// Reads it.
     pub fn read(conn: &mut Connection, base: &Base) -> Result<Self, Violation> {
-        let reply = conn.command(&["EVAL", DUMP, "0"]).map_err(|e| Violation(format!("the snapshot got no reply: {e}")))?;
+        let reply =
+            conn.command(&["EVAL", DUMP, "0"]).map_err(|e| Violation(format!("the snapshot got no reply: {e}")))?;
         let Some(keys) = reply.as_array() else { return Err(Violation(format!("the snapshot failed: {reply:?}"))) };
         let mut all = Self::default();
         let prefix = base.key("");
         for key in keys {
             let Some([name, of_type, ttl, value]) = key.as_array() else { continue };
             let name = text(name);
-            let Some(tail) = name.strip_prefix(&prefix) else { return Err(Violation(format!("{name}: not below the base"))) };
+            let Some(tail) = name.strip_prefix(&prefix) else {
+                return Err(Violation(format!("{name}: not below the base")));
+            };
             if tail == "clock" {
                 continue;
             }
@@ -202,7 +205,8 @@ fn stream(value: &Reply) -> Option<Stream> {
     for entry in entries.as_array()? {
         let [id, fields] = entry.as_array()? else { return None };
         // The field's name is the generation, its value the id.
-        let value: Vec<u8> = fields.as_array()?.iter().take(2).flat_map(|f| f.as_bytes().unwrap_or_default().to_vec()).collect();
+        let value: Vec<u8> =
+            fields.as_array()?.iter().take(2).flat_map(|f| f.as_bytes().unwrap_or_default().to_vec()).collect();
         out.entries.insert(entry_id(&text(id)), value);
     }
     for group in groups.as_array()? {

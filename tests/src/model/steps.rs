@@ -57,7 +57,12 @@ impl<'h> Play<'h> {
                 self.learn_late(&call, &answer);
             }
         }
-        Ok(())
+        if self.w.broken.is_some() { self.mend(&mut Rng::new(plan.seed)) } else { Ok(()) }
+    }
+
+    /// Copies that are still under way never arrive.
+    pub fn forget_late(&mut self) {
+        self.late.clear();
     }
 
     fn fate(&self, rng: &mut Rng) -> Fate {
@@ -102,7 +107,14 @@ impl<'h> Play<'h> {
     }
 
     fn one(&mut self, kind: Kind, rng: &mut Rng) -> Verdict {
+        if self.w.broken.is_some() && matches!(kind, Kind::Leap | Kind::Reborn | Kind::Notes | Kind::Back | Kind::Break)
+        {
+            return Ok(());
+        }
         match kind {
+            Kind::Break => self.break_some_key(rng),
+            Kind::Mend if self.w.broken.is_some() => self.mend(rng),
+            Kind::Mend => Ok(()),
             Kind::Tick => self.tick(rng),
             Kind::Back => self.back(rng),
             Kind::Leap => {
@@ -127,7 +139,9 @@ impl<'h> Play<'h> {
             Kind::Outage => self.outage(),
             Kind::Sweep => self.sweep(rng),
             Kind::Reclaim => {
-                let Some(worker) = self.w.r.fleet.workers.len().checked_sub(1).map(|n| rng.index(n + 1)) else { return Ok(()) };
+                let Some(worker) = self.w.r.fleet.workers.len().checked_sub(1).map(|n| rng.index(n + 1)) else {
+                    return Ok(());
+                };
                 let poison = 1 + u32::try_from(rng.below(3)).unwrap_or(0);
                 self.send(rng, &Call::Reclaim { worker, poison }).map(|_| ())
             }
@@ -149,7 +163,8 @@ impl<'h> Play<'h> {
 
     /// One that claims with others' work beside it, or alone.
     fn any_claimer(&self, rng: &mut Rng, lone: bool) -> Option<usize> {
-        let all: Vec<usize> = self.w.r.fleet.well().into_iter().filter(|i| self.w.r.fleet.workers[*i].lone == lone).collect();
+        let all: Vec<usize> =
+            self.w.r.fleet.well().into_iter().filter(|i| self.w.r.fleet.workers[*i].lone == lone).collect();
         rng.pick(&all).copied()
     }
 
@@ -220,7 +235,10 @@ impl<'h> Play<'h> {
     fn offers(&self, rng: &mut Rng, worker: usize, room: u64) -> Vec<Offer> {
         let agents = self.w.r.fleet.workers[worker].agents;
         let able = AGENTS.iter().enumerate().filter(|(i, _)| agents & (1 << i) != 0);
-        let offer = |(_, agent): (usize, &&str)| Offer { agent: agent.parse().expect("a name"), room: u32::try_from(rng.within(0, room)).unwrap_or(0) };
+        let offer = |(_, agent): (usize, &&str)| Offer {
+            agent: agent.parse().expect("a name"),
+            room: u32::try_from(rng.within(0, room)).unwrap_or(0),
+        };
         able.map(offer).collect()
     }
 
@@ -253,7 +271,8 @@ impl<'h> Play<'h> {
     }
 
     fn settle(&mut self, rng: &mut Rng) -> Verdict {
-        let holding: Vec<usize> = self.w.r.fleet.well().into_iter().filter(|i| !self.w.r.fleet.workers[*i].held.is_empty()).collect();
+        let holding: Vec<usize> =
+            self.w.r.fleet.well().into_iter().filter(|i| !self.w.r.fleet.workers[*i].held.is_empty()).collect();
         let worker = rng.pick(&holding).copied().filter(|_| !rng.percent(4)).or_else(|| self.any_well(rng));
         worker.map_or(Ok(()), |worker| self.settle_by(rng, worker))
     }
@@ -334,9 +353,13 @@ impl<'h> Play<'h> {
         let poison = 1 + u32::try_from(rng.below(3)).unwrap_or(0);
         for _ in 0..60 {
             let answer = self.send(rng, &Call::Reclaim { worker: lost, poison })?;
-            if matches!(answer, Some(Answer::Reclaimed(_, true))) || rng.percent(10) {
+            let over = matches!(answer, Some(Answer::Reclaimed(_, true) | Answer::Failed(_)));
+            if over || rng.percent(10) {
                 return Ok(());
             }
+        }
+        if self.w.broken.is_some() {
+            return Ok(());
         }
         Err(Violation(format!("w{lost} is never reclaimed")))
     }
@@ -381,15 +404,23 @@ impl<'h> Play<'h> {
     }
 
     fn cancel(&mut self, rng: &mut Rng) -> Verdict {
-        let live: Vec<String> = self.w.r.tasks.iter().filter(|(_, t)| t.end().is_none()).map(|(id, _)| id.clone()).collect();
+        let live: Vec<String> =
+            self.w.r.tasks.iter().filter(|(_, t)| t.end().is_none()).map(|(id, _)| id.clone()).collect();
         let all: Vec<String> = self.w.r.tasks.keys().cloned().collect();
         let of = if rng.percent(85) { live } else { all };
         let id = rng.pick(&of).cloned().unwrap_or_else(|| "never-seen".into());
         let run = self.w.r.tasks.get(&id).and_then(|t| t.run().map(|run| (run.worker, run.fence)));
         let answer = self.send(rng, &Call::Cancel { id: id.parse().expect("an id") })?;
-        if let (Some((worker, fence)), Some(Answer::Cancelled(Cancelled::Signalled))) = (run, &answer) {
+        if let (Some((worker, fence)), Some(Answer::Cancelled(Cancelled::Signalled)), None) =
+            (run, &answer, &self.w.broken)
+        {
             let list = self.w.raw(&["LRANGE"], &format!("ctl:w{worker}.x"), &["0", "-1"])?;
-            let told = list.as_array().unwrap_or_default().iter().filter_map(|n| n.as_str()).any(|n| n == format!("cancel {id} {fence}"));
+            let told = list
+                .as_array()
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|n| n.as_str())
+                .any(|n| n == format!("cancel {id} {fence}"));
             ensure!(told, "{id} was called off, and w{worker} was not told: {list:?}");
         }
         Ok(())
@@ -417,7 +448,9 @@ impl<'h> Play<'h> {
     }
 
     fn progress(&mut self, rng: &mut Rng) -> Verdict {
-        let item = |(id, fence): &(String, u64)| (id.parse().expect("an id"), tidemill_common::name::Fence(*fence), "half".to_owned());
+        let item = |(id, fence): &(String, u64)| {
+            (id.parse().expect("an id"), tidemill_common::name::Fence(*fence), "half".to_owned())
+        };
         let mut items: Vec<_> = rng.pick(&self.old).iter().map(|d| item(d)).collect();
         let running = self.w.r.tasks.iter().filter_map(|(id, t)| Some((id.clone(), t.run()?.fence)));
         items.extend(running.take(2).map(|d| item(&d)));
@@ -437,11 +470,18 @@ impl<'h> Play<'h> {
         for client in ["client0", "client1"] {
             let list = self.w.raw(&["LRANGE"], &format!("ctl:{client}"), &["0", "-1"])?;
             self.w.raw(&["DEL"], &format!("ctl:{client}"), &[])?;
-            let told: Vec<String> = list.as_array().unwrap_or_default().iter().filter_map(|n| n.as_str().map(str::to_owned)).collect();
+            let told: Vec<String> =
+                list.as_array().unwrap_or_default().iter().filter_map(|n| n.as_str().map(str::to_owned)).collect();
             let expected = self.w.r.woken.remove(client).unwrap_or_default();
             let expected: Vec<String> = expected.into_iter().map(|id| format!("end {id}")).collect();
-            let sorted = |mut v: Vec<String>| { v.sort(); v };
-            ensure!(sorted(told.clone()) == sorted(expected.clone()), "{client} was told {told:?}, expected {expected:?}");
+            let sorted = |mut v: Vec<String>| {
+                v.sort();
+                v
+            };
+            ensure!(
+                sorted(told.clone()) == sorted(expected.clone()),
+                "{client} was told {told:?}, expected {expected:?}"
+            );
         }
         Ok(())
     }

@@ -90,7 +90,14 @@ fn verb(rng: &mut Rng, style: &Style) -> Verb {
 }
 
 /// A settle of some of what a worker holds, with what does not belong there.
-pub fn items(rng: &mut Rng, style: &Style, r: &Reference, held: &[(String, u64)], old: &[(String, u64)], next_id: &mut u64) -> Vec<SettleItem> {
+pub fn items(
+    rng: &mut Rng,
+    style: &Style,
+    r: &Reference,
+    held: &[(String, u64)],
+    old: &[(String, u64)],
+    next_id: &mut u64,
+) -> Vec<SettleItem> {
     let mut picked: Vec<(String, u64)> = Vec::new();
     let most = rng.within(1, style.batch * 2);
     for _ in 0..most.min(held.len() as u64) {
@@ -117,7 +124,12 @@ pub fn items(rng: &mut Rng, style: &Style, r: &Reference, held: &[(String, u64)]
     let item = |(id, fence): (String, u64), rng: &mut Rng, next_id: &mut u64| {
         let follow = if rng.percent(8) { rng.within(1, 3) } else { 0 };
         let id: TaskId = id.parse().expect("an id");
-        SettleItem { id, fence: Fence(fence), verb: verb(rng, style), follow_ups: batch(rng, style, r, next_id, follow) }
+        SettleItem {
+            id,
+            fence: Fence(fence),
+            verb: verb(rng, style),
+            follow_ups: batch(rng, style, r, next_id, follow),
+        }
     };
     picked.into_iter().map(|p| item(p, rng, next_id)).collect()
 }

@@ -26,9 +26,14 @@ pub fn check(r: &Reference, s: &Snapshot) -> Result<Places, Violation> {
 fn lifetimes(s: &Snapshot) -> Verdict {
     for (tail, key) in &s.keys {
         let (pattern, of_types, lifetime, _) = key.kind;
-        ensure!(of_types.split(" | ").any(|t| t == key.of_type), "{tail}: a {} where keys.rs says {of_types}", key.of_type);
+        ensure!(
+            of_types.split(" | ").any(|t| t == key.of_type),
+            "{tail}: a {} where keys.rs says {of_types}",
+            key.of_type
+        );
         let is_outcome = tail.strip_prefix("j:").is_some_and(|id| !s.envelopes.contains_key(id));
-        let by_type = if is_outcome || (*pattern == "g:<gate>" && key.of_type == "string") { Lifetime::Ttl } else { *lifetime };
+        let by_type =
+            if is_outcome || (*pattern == "g:<gate>" && key.of_type == "string") { Lifetime::Ttl } else { *lifetime };
         let may_have_ttl = *pattern == "k:<tenant, key>";
         match by_type {
             Lifetime::Ttl => ensure!(key.ttl > 0, "{tail}: has no TTL, and keys.rs says that it has"),
@@ -89,7 +94,9 @@ fn places(r: &Reference, s: &Snapshot) -> Result<Places, Violation> {
     }
     for (id, (_, bytes)) in &s.envelopes {
         let Some(state) = places.get(id) else { return Err(Violation(format!("{id} has an envelope and is nowhere"))) };
-        let Some(task) = r.tasks.get(id) else { return Err(Violation(format!("{id} is here, and was never accepted"))) };
+        let Some(task) = r.tasks.get(id) else {
+            return Err(Violation(format!("{id} is here, and was never accepted")));
+        };
         let same = match &task.life {
             Life::Waiting => matches!(state, State::Queued | State::Scheduled | State::Parked),
             Life::Running(_) => *state == State::Running,
@@ -135,7 +142,12 @@ fn rows(r: &Reference, s: &Snapshot) -> Verdict {
 
 fn row_is(r: &Reference, id: &str, task: &Known, row: &super::wire::Row) -> Verdict {
     let Some(run) = task.run() else { return Err(Violation(format!("{id} runs, expected {:?}", task.life))) };
-    let marks = [(run.cancel, MARK_CANCEL), (run.history, MARK_HISTORY), (run.lone, MARK_LONE), (!run.taken.is_empty(), MARK_TAKEN)];
+    let marks = [
+        (run.cancel, MARK_CANCEL),
+        (run.history, MARK_HISTORY),
+        (run.lone, MARK_LONE),
+        (!run.taken.is_empty(), MARK_TAKEN),
+    ];
     let marks: u64 = marks.iter().filter(|(on, _)| *on).map(|(_, mark)| mark).sum();
     let worker = r.fleet.workers[run.worker].id.as_str();
     let same = row.fence == run.fence

@@ -29,7 +29,8 @@ fn slots(r: &Reference, s: &Snapshot) -> Verdict {
             *used.entry(gate).or_default() += units;
         }
     }
-    let reserved: BTreeSet<&String> = s.slots.iter().filter(|(_, g)| g.reserved.is_some()).map(|(gate, _)| gate).collect();
+    let reserved: BTreeSet<&String> =
+        s.slots.iter().filter(|(_, g)| g.reserved.is_some()).map(|(gate, _)| gate).collect();
     let listed = s.sets.get("reserved").into_iter().flatten().collect();
     ensure!(reserved == listed, "{reserved:?} are reserved, and the list says {listed:?}");
     for (gate, units) in &used {
@@ -54,7 +55,10 @@ fn lines(r: &Reference, s: &Snapshot) -> Verdict {
     for (gate, members) in s.zsets_of("l:") {
         for (place, id) in members {
             let expected = r.tasks.get(id).map(super::reference::Known::place);
-            ensure!(expected == Some(*place), "{id}: its place in the line of {gate} is {place}, expected {expected:?}");
+            ensure!(
+                expected == Some(*place),
+                "{id}: its place in the line of {gate} is {place}, expected {expected:?}"
+            );
             parked.insert(id.clone(), gate.to_owned());
         }
     }
@@ -82,7 +86,10 @@ fn ready(r: &Reference, s: &Snapshot) -> Verdict {
             };
             let of_head = s.hashes.get("park").and_then(|p| p.get(head)).and_then(|v| v.first()).copied();
             let soon = u64::try_from(*due).is_ok_and(|due| due <= r.high / 1000);
-            ensure!(of_head == Some(priority) || soon, "{gate} is marked ready:{priority} for {due}, and its head {head} has priority {of_head:?}");
+            ensure!(
+                of_head == Some(priority) || soon,
+                "{gate} is marked ready:{priority} for {due}, and its head {head} has priority {of_head:?}"
+            );
         }
     }
     Ok(())
@@ -93,7 +100,8 @@ fn marked(r: &Reference, s: &Snapshot, gate: &str, members: &[(i64, String)]) ->
     // After an edit lines are looked at when the refresh has met them; after a step back when the sweep has.
     let Some((place, head)) = members.first().filter(|_| !r.unrefreshed && r.now >= r.high) else { return Ok(()) };
     let task = &r.tasks[head];
-    let due = [20, 10, 5, 1].iter().flat_map(|p| s.zset(&format!("ready:{p}"))).find(|(_, g)| g == gate).map(|(due, _)| *due);
+    let due =
+        [20, 10, 5, 1].iter().flat_map(|p| s.zset(&format!("ready:{p}"))).find(|(_, g)| g == gate).map(|(due, _)| *due);
     let rule = r.rules(&task.new).into_iter().find(|rule| rule.gate == gate);
     let state = s.slots.get(gate).cloned().unwrap_or_default();
     if state.reserved.as_ref().is_some_and(|(other, id)| other < place && id != head) {

@@ -36,8 +36,15 @@ fn indexes(r: &Reference, s: &Snapshot) -> Verdict {
     let deadlines = s.zset("x").iter().cloned().collect();
     let expected = r.tasks.iter().filter(|(_, t)| t.indexed).map(|(id, t)| (at(t.expires), id.clone())).collect();
     same("start deadlines", &deadlines, &expected)?;
-    let orders: BTreeSet<_> = s.zsets_of("o:").flat_map(|(key, m)| m.iter().map(move |(seq, id)| (key.to_owned(), *seq, id.clone()))).collect();
-    let expected = r.orders.iter().flat_map(|(key, m)| m.iter().map(move |(seq, id)| (key.clone(), at(*seq), id.clone()))).collect();
+    let orders: BTreeSet<_> = s
+        .zsets_of("o:")
+        .flat_map(|(key, m)| m.iter().map(move |(seq, id)| (key.to_owned(), *seq, id.clone())))
+        .collect();
+    let expected = r
+        .orders
+        .iter()
+        .flat_map(|(key, m)| m.iter().map(move |(seq, id)| (key.clone(), at(*seq), id.clone())))
+        .collect();
     same("order keys", &orders, &expected)?;
     let queues = s.sets.get("qs").cloned().unwrap_or_default();
     same("queues", &queues, &r.queues)
@@ -73,17 +80,33 @@ fn is_ttl(r: &Reference, ttl: i64, expected: u64) -> bool {
 fn records(r: &Reference, s: &Snapshot) -> Verdict {
     let remembered = |id: &String| r.tasks.get(id).and_then(|t| t.end()).is_some_and(|e| e.record_until > r.age);
     let odd = s.outcomes.keys().find(|id| !remembered(id));
-    ensure!(odd.is_none(), "{odd:?} has an outcome, expected {:?}", odd.and_then(|id| r.tasks.get(id)).map(|t| &t.life));
+    ensure!(
+        odd.is_none(),
+        "{odd:?} has an outcome, expected {:?}",
+        odd.and_then(|id| r.tasks.get(id)).map(|t| &t.life)
+    );
     for (id, task) in &r.tasks {
         let Some(end) = task.end().filter(|e| e.record_until > r.age) else { continue };
-        let Some((found, ttl)) = s.outcomes.get(id) else { return Err(super::Violation(format!("{id} has ended, and has no outcome"))) };
-        let is = (found.letter, found.attempt, found.fence, found.start, found.at) == (end.letter, end.attempt, end.fence, end.start, end.at);
+        let Some((found, ttl)) = s.outcomes.get(id) else {
+            return Err(super::Violation(format!("{id} has ended, and has no outcome")));
+        };
+        let is = (found.letter, found.attempt, found.fence, found.start, found.at)
+            == (end.letter, end.attempt, end.fence, end.start, end.at);
         ensure!(is && found.data == end.data, "{id}: its outcome is {found:?}, expected {end:?}");
-        ensure!(is_ttl(r, *ttl, end.record_until - r.age), "{id}: its outcome stays {ttl} ms, expected {}", end.record_until - r.age);
+        ensure!(
+            is_ttl(r, *ttl, end.record_until - r.age),
+            "{id}: its outcome stays {ttl} ms, expected {}",
+            end.record_until - r.age
+        );
     }
-    let found: BTreeSet<String> = s.at.iter().map(|(id, a)| format!("{id} {} {} {} {} {} {}", a.attempts, a.losses, a.lone, a.backs, a.fence, a.error)).collect();
+    let found: BTreeSet<String> =
+        s.at.iter()
+            .map(|(id, a)| format!("{id} {} {} {} {} {} {}", a.attempts, a.losses, a.lone, a.backs, a.fence, a.error))
+            .collect();
     let with_past = r.tasks.iter().filter_map(|(id, t)| Some((id, t.past.as_ref()?)));
-    let expected = with_past.map(|(id, a)| format!("{id} {} {} {} {} {} {}", a.attempts, a.losses, a.lone, a.backs, a.fence, a.error)).collect();
+    let expected = with_past
+        .map(|(id, a)| format!("{id} {} {} {} {} {} {}", a.attempts, a.losses, a.lone, a.backs, a.fence, a.error))
+        .collect();
     same("histories", &found, &expected)?;
     let apart = s.strings.keys().filter_map(|k| k.strip_prefix("b:")).map(str::to_owned).collect();
     let large = |t: &super::reference::Known| t.is_kept() && t.new.payload.len() > INLINE_BYTES_MAX;
@@ -97,9 +120,14 @@ fn records(r: &Reference, s: &Snapshot) -> Verdict {
 fn keys(r: &Reference, s: &Snapshot) -> Verdict {
     let owned = r.keys.iter().filter(|(_, o)| o.until.is_none_or(|until| until > r.age));
     let name = |(tenant, key): &(String, String)| format!("k:{}:{tenant}{key}", tenant.len());
-    let expected: BTreeSet<_> = owned.clone().map(|(key, o)| (name(key), format!("{:<64}{}", o.id, o.fingerprint))).collect();
+    let expected: BTreeSet<_> =
+        owned.clone().map(|(key, o)| (name(key), format!("{:<64}{}", o.id, o.fingerprint))).collect();
     let found = s.strings.iter().filter(|(k, _)| k.starts_with("k:"));
-    same("idempotency keys", &found.map(|(k, v)| (k.clone(), String::from_utf8_lossy(v).into_owned())).collect(), &expected)?;
+    same(
+        "idempotency keys",
+        &found.map(|(k, v)| (k.clone(), String::from_utf8_lossy(v).into_owned())).collect(),
+        &expected,
+    )?;
     for (key, owner) in owned {
         let ttl = s.keys[&name(key)].ttl;
         let right = owner.until.map_or(ttl == -1, |until| is_ttl(r, ttl, until - r.age));
@@ -124,7 +152,8 @@ fn fleet(r: &Reference, s: &Snapshot) -> Verdict {
     let mut expected = BTreeSet::new();
     for w in &r.fleet.workers {
         expected.extend(w.claim.iter().map(|_| format!("c:{}", w.id)));
-        expected.extend(w.lanes.iter().enumerate().filter(|(_, l)| l.is_some()).map(|(i, _)| format!("s:{}:{i}", w.id)));
+        expected
+            .extend(w.lanes.iter().enumerate().filter(|(_, l)| l.is_some()).map(|(i, _)| format!("s:{}:{i}", w.id)));
     }
     same("answers kept", &ops, &expected)?;
     for field in s.hashes.get("sweep").into_iter().flat_map(|h| h.keys()) {

@@ -37,7 +37,13 @@ pub struct Envelope {
 pub fn envelope(bytes: &[u8]) -> Option<Envelope> {
     let mut f = Fields(bytes);
     (f.uint(1)? == 1).then_some(())?;
-    Some(Envelope { generation: f.uint(4)?, seq: f.whole()?, due: f.whole()?, expires: f.whole()?, client: f.0.to_vec() })
+    Some(Envelope {
+        generation: f.uint(4)?,
+        seq: f.whole()?,
+        due: f.whole()?,
+        expires: f.whole()?,
+        client: f.0.to_vec(),
+    })
 }
 
 /// A row of `B:run`.

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tidemill_common::keys::Base;
 use tidemill_common::name::WorkerId;
 use tidemill_common::store::{Edit, RedisOptions, Store};
-use tidemill_common::keys::Base;
 use tidemill_embedded::{Connection, Options, Reply, Server};
 use tokio::runtime::Runtime;
 
+use super::broken::Broken;
 use super::call::{Answer, Call};
 use super::fleet::Worker;
 use super::judge::{Peek, judge};
@@ -30,14 +31,20 @@ const PAGE: usize = 100;
 /// Bounds of the scripts made tiny, so that histories of a hundred tasks meet them.
 pub const TINY: &[Edit] = &[
     Edit { from: "local MOVES_MAX, RESERVED = 32,", to: "local MOVES_MAX, RESERVED = 2," },
-    Edit { from: "local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 32", to: "local RING_MAX, BUCKETS, RATE_HEAD = 4, 61, 32" },
+    Edit {
+        from: "local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 32",
+        to: "local RING_MAX, BUCKETS, RATE_HEAD = 4, 61, 32",
+    },
     Edit { from: "looks = 2 * most + 16, ghosts = 256", to: "looks = most + 1, ghosts = 2" },
     Edit { from: "call('ZRANGE', live, 0, 7)", to: "call('ZRANGE', live, 0, 0)" },
     Edit { from: "'LIMIT', 0, 8 + C.nblocked)", to: "'LIMIT', 0, 1 + C.nblocked)" },
     Edit { from: "math.min(k, 16, C.most - C.n)", to: "math.min(k, 2, C.most - C.n)" },
     Edit { from: "promote(math.max(16, most))", to: "promote(2)" },
     Edit { from: "local me, most = ARGV[1], tonumber(ARGV[4])", to: "local me, most = ARGV[1], 2" },
-    Edit { from: "local dead, most, poison = ARGV[1], tonumber(ARGV[2]),", to: "local dead, most, poison = ARGV[1], 2," },
+    Edit {
+        from: "local dead, most, poison = ARGV[1], tonumber(ARGV[2]),",
+        to: "local dead, most, poison = ARGV[1], 2,",
+    },
     Edit { from: "{ tonumber(ARGV[2]), ARGV[3] }, tonumber(ARGV[4])", to: "{ tonumber(ARGV[2]), ARGV[3] }, 2" },
 ];
 
@@ -62,7 +69,12 @@ impl Host {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let mut conn = server.connect().expect("a connection");
         let base = Base::new(0);
-        let options = RedisOptions { url: server.url(), retry_for_ms: 0, command_timeout_ms: SCRIPT_MS, ..RedisOptions::default() };
+        let options = RedisOptions {
+            url: server.url(),
+            retry_for_ms: 0,
+            command_timeout_ms: SCRIPT_MS,
+            ..RedisOptions::default()
+        };
         let connect = |edits: Vec<Edit>| {
             runtime.block_on(Store::connect_edited(&options, &edits)).unwrap_or_else(|e| panic!("cannot connect: {e}"))
         };
@@ -120,6 +132,8 @@ pub struct World<'h> {
     pub r: Reference,
     pub style: Style,
     pub watch: Watch,
+    /// While a key is broken, answers are not judged, only learned from.
+    pub broken: Option<Broken>,
     pub trace: Vec<String>,
     /// Calls made so far.
     pub calls: u64,
@@ -137,8 +151,20 @@ impl<'h> World<'h> {
         host.clear()?;
         let page = if style.tiny { 2 } else { PAGE };
         let r = Reference { page, ..Reference::default() };
-        let mut world =
-            Self { host, r, style, watch, trace: Vec::new(), calls: 0, checked: 0, names: Vec::new(), began: std::time::Instant::now(), seen: None, looks: Rng::new(seed ^ 0xA5A5) };
+        let mut world = Self {
+            host,
+            r,
+            style,
+            watch,
+            broken: None,
+            trace: Vec::new(),
+            calls: 0,
+            checked: 0,
+            names: Vec::new(),
+            began: std::time::Instant::now(),
+            seen: None,
+            looks: Rng::new(seed ^ 0xA5A5),
+        };
         world.set_clock(EPOCH_US)?;
         Ok(world)
     }
@@ -177,6 +203,13 @@ impl<'h> World<'h> {
 
     /// Makes a call and judges its answer.
     pub fn call(&mut self, call: &Call) -> Result<Answer, Violation> {
+        if let Some(mut broken) = self.broken.take() {
+            let answer = self.make(call);
+            self.note(|| format!("{call}\n      -> {}", shown(&answer)));
+            let verdict = broken.learn(&mut self.r, call, &answer);
+            self.broken = Some(broken);
+            return verdict.map(|()| answer);
+        }
         let check = self.looks.percent(self.watch.checks);
         if check && self.seen.is_none() {
             self.look()?;
@@ -215,6 +248,17 @@ impl<'h> World<'h> {
         Ok(())
     }
 
+    /// A command of the test's own, as bytes.
+    pub fn bytes(&mut self, args: &[&[u8]]) -> Result<Reply, Violation> {
+        self.seen = None;
+        self.host.conn.command(args).map_err(|e| Violation(format!("no reply: {e}")))
+    }
+
+    /// The name of a key below the base.
+    pub fn key(&self, tail: &str) -> String {
+        self.host.base.key(tail)
+    }
+
     /// All keys, unchecked.
     pub fn snapshot(&mut self) -> Result<Snapshot, Violation> {
         Snapshot::read(&mut self.host.conn, &self.host.base)
@@ -244,7 +288,8 @@ end";
 fn shown(answer: &Answer) -> String {
     match answer {
         Answer::Claimed(c) => {
-            let all: Vec<_> = c.deliveries.iter().map(|d| format!("{} f{} a{} l{}", d.id, d.fence.0, d.attempt, d.losses)).collect();
+            let all: Vec<_> =
+                c.deliveries.iter().map(|d| format!("{} f{} a{} l{}", d.id, d.fence.0, d.attempt, d.losses)).collect();
             format!("claimed [{}] due {} lone {}", all.join(", "), c.next_due_ms, c.lone_work)
         }
         other => format!("{other:?}"),

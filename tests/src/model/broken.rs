@@ -1,0 +1,97 @@
+//! What is known while a key is broken: which calls got no answer, which deliveries there were; and what never may happen.
+
+use std::collections::BTreeMap;
+
+use tidemill_common::envelope::{open, seal};
+use tidemill_common::store::{Accepted, Applied, Delivery};
+use tidemill_common::task::NewTask;
+
+use super::call::{Answer, Call};
+use super::reference::{Known, Life, Reference};
+use super::snapshot::Snapshot;
+use super::{Verdict, ensure};
+
+/// One broken key.
+#[derive(Debug)]
+pub struct Broken {
+    /// Its name below the base.
+    pub tail: String,
+    /// It was deleted; else it is of another type.
+    pub deleted: bool,
+    /// What it was, to be put back.
+    pub saved: Option<Vec<u8>>,
+    /// The world before.
+    pub before: Snapshot,
+    /// Calls that were refused, to be sent again once it is repaired.
+    pub refused: Vec<Call>,
+    fences: BTreeMap<String, u64>,
+}
+
+impl Broken {
+    pub fn new(tail: String, deleted: bool, saved: Option<Vec<u8>>, before: Snapshot) -> Self {
+        Self { tail, deleted, saved, before, refused: Vec::new(), fences: BTreeMap::new() }
+    }
+
+    /// Learns from an answer. A script may refuse because of a key of another type; it always ends, and an empty place is none.
+    pub fn learn(&mut self, r: &mut Reference, call: &Call, answer: &Answer) -> Verdict {
+        if let Answer::Failed(why) = answer {
+            ensure!(
+                !why.contains("imed out") && !why.contains("no answer"),
+                "with {} broken {} does not end: {why}",
+                self.tail,
+                call.script()
+            );
+            ensure!(!self.deleted, "with {} deleted {} is refused: {why}", self.tail, call.script());
+            if matches!(call, Call::Submit { .. } | Call::Settle { .. }) {
+                self.refused.push(call.clone());
+            }
+        }
+        match (call, answer) {
+            (Call::Submit { tasks, .. }, Answer::Submitted(answers)) => accepted(r, tasks.iter().zip(answers)),
+            (Call::Settle { items, .. }, Answer::Settled(settled, answers)) => {
+                let done = items.iter().zip(settled).filter(|(_, s)| **s == tidemill_common::store::Settled::Done);
+                accepted(r, done.flat_map(|(i, _)| &i.follow_ups).zip(answers));
+            }
+            (Call::Claim { .. }, Answer::Claimed(claimed)) => {
+                claimed.deliveries.iter().try_for_each(|d| self.delivered(r, d))?
+            }
+            (Call::Book { book }, Answer::Applied(Applied::Applied)) => r.set_book(book.clone()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Its payload is what was handed in, and its fence never goes back.
+    fn delivered(&mut self, r: &Reference, d: &Delivery) -> Verdict {
+        let id = d.id.as_str();
+        let Some(task) = r.tasks.get(id) else {
+            return Err(super::Violation(format!("{id} was delivered, and never accepted")));
+        };
+        let opened = open(d.id.clone(), &d.envelope);
+        let same = opened.is_ok_and(|t| t.payload_apart || t.payload == task.new.payload);
+        ensure!(same, "{id}: its payload has changed");
+        let last = self.fences.insert(id.to_owned(), d.fence.0).unwrap_or(0);
+        ensure!(d.fence.0 >= last || self.tail == "n", "{id}: fence {} after {last}", d.fence.0);
+        Ok(())
+    }
+}
+
+fn accepted<'a>(r: &mut Reference, answers: impl Iterator<Item = (&'a NewTask, &'a Accepted)>) {
+    for (task, _) in answers.filter(|(_, a)| matches!(a, Accepted::New(_))) {
+        let sealed = seal(task).expect("histories make sealable tasks");
+        let known = Known {
+            new: task.clone(),
+            header: sealed.header,
+            body: sealed.body,
+            seq: 0,
+            due: 0,
+            expires: 0,
+            life: Life::Waiting,
+            past: None,
+            indexed: false,
+            not_before: 0,
+            owns_no_key: false,
+        };
+        r.tasks.insert(task.id.to_string(), known);
+    }
+}

@@ -1,0 +1,189 @@
+//! All that can be derived is made anew from the envelopes, as an operator's repair would, and the reference with it.
+
+use std::collections::BTreeSet;
+
+use super::Verdict;
+use super::fleet::Fleet;
+use super::reference::{End, KeyOwner, Known, Life, Past};
+use super::snapshot::Snapshot;
+use super::steps::Play;
+use super::tasks::AGENTS;
+use super::wire::{At, Envelope};
+
+/// Keys that say what no other key says.
+const KEPT: &[&str] = &["j:", "b:", "k:", "r:", "book", "qs", "meta", "log", "dead", "n", "at"];
+
+impl Play<'_> {
+    /// Makes places, marks and counters anew; nobody runs anything, and there are no workers.
+    pub fn rebuild(&mut self, tail: &str, s: &Snapshot) -> Verdict {
+        self.w.note(|| "rebuild".into());
+        for tail in s.keys.keys().filter(|t| !KEPT.iter().any(|k| t == k || (k.ends_with(':') && t.starts_with(k)))) {
+            // What has passed a rate stays on record, so that its promise holds.
+            if s.keys[tail].of_type != "string" || !tail.starts_with("g:") {
+                self.w.raw(&["DEL"], tail, &[])?;
+            }
+        }
+        self.w.r.fleet = Fleet { workers: std::mem::take(&mut self.w.r.fleet.workers), ..Fleet::default() };
+        for worker in &mut self.w.r.fleet.workers {
+            worker.forget();
+            worker.well = false;
+            worker.held.clear();
+        }
+        self.w.r.gates.forget(tail.strip_prefix("g:"));
+        self.w.r.waits.clear();
+        self.w.r.woken.clear();
+        self.w.r.orders.clear();
+        self.w.r.high = self.w.r.now;
+        self.tasks_from(s)?;
+        self.places_anew()?;
+        self.counters_anew(s)?;
+        self.keys_from(s)?;
+        if !s.keys.contains_key("book") {
+            self.w.r.set_book(tidemill_common::book::Book::default());
+        }
+        self.w.r.unrefreshed = false;
+        let _ = AGENTS;
+        Ok(())
+    }
+
+    /// The reference's tasks, by what is there.
+    fn tasks_from(&mut self, s: &Snapshot) -> Verdict {
+        let age = self.w.r.age;
+        let ids: BTreeSet<String> = self.w.r.tasks.keys().chain(s.envelopes.keys()).cloned().collect();
+        for id in ids {
+            let outcome = s.outcomes.get(&id).map(|(o, ttl)| End {
+                letter: o.letter,
+                attempt: o.attempt,
+                fence: o.fence,
+                start: o.start,
+                at: o.at,
+                data: o.data.clone().into(),
+                record_until: age + u64::try_from(*ttl).unwrap_or(0),
+                kept: s.envelopes.contains_key(&id),
+            });
+            let Some(task) = self.w.r.tasks.get_mut(&id) else { continue };
+            match (s.envelopes.get(&id), outcome) {
+                (Some((envelope, _)), outcome) => waits_or_dead(task, envelope, s.at.get(&id), outcome),
+                (None, Some(end)) => (task.life, task.past) = (Life::Ended(end), None),
+                (None, None) => {
+                    self.w.r.tasks.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn places_anew(&mut self) -> Verdict {
+        let now = self.w.r.now_ms();
+        self.w.raw(&["DEL"], "dead", &[])?;
+        let mut live: Vec<(u64, String)> =
+            self.w.r.tasks.iter().filter(|(_, t)| t.is_kept()).map(|(id, t)| (t.seq, id.clone())).collect();
+        live.sort();
+        for (seq, id) in live {
+            let task = self.w.r.tasks[&id].clone();
+            if let Some(order) = task.new.order_key.as_ref().filter(|_| task.leads()) {
+                self.w.raw(&["ZADD"], &format!("o:{order}"), &[&seq.to_string(), &id])?;
+                self.w.r.orders.entry(order.clone()).or_default().insert((seq, id.clone()));
+            }
+            if let Some(end) = task.end() {
+                self.w.raw(&["ZADD"], "dead", &[&end.at.to_string(), &id])?;
+                continue;
+            }
+            if task.expires > 0 && task.past.is_none() {
+                self.w.raw(&["ZADD"], "x", &[&task.expires.to_string(), &id])?;
+            }
+            let behind = task.new.order_key.as_ref().is_some_and(|o| self.w.r.order_head(o) != Some(&id));
+            if behind {
+                continue;
+            }
+            if task.due > now && task.past.is_none() {
+                self.w.raw(&["ZADD"], "z", &[&task.due.to_string(), &id])?;
+            } else {
+                let key = self.w.key("s:first");
+                let generation = u32::try_from(seq & 0xFFFF_FFFF).unwrap_or(0).to_be_bytes();
+                self.w.bytes(&[b"XADD", key.as_bytes(), b"*", &generation, id.as_bytes()])?;
+                self.w.r.tasks.get_mut(&id).expect("it is known").not_before = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn counters_anew(&mut self, s: &Snapshot) -> Verdict {
+        let old = s.hashes.get("n").cloned().unwrap_or_default();
+        let number =
+            |field: &str| old.get(field).and_then(|v| String::from_utf8_lossy(v).parse::<u64>().ok()).unwrap_or(0);
+        let highest = self.w.r.tasks.values().map(|t| t.seq).max().unwrap_or(0);
+        let fences = self.w.r.tasks.values().map(|t| t.past().fence).max().unwrap_or(0).max(self.w.r.fence);
+        self.w.r.seq = number("seq").max(highest);
+        self.w.r.fence = number("fence").max(fences);
+        self.w.r.ended.clear();
+        self.w.raw(&["DEL"], "n", &[])?;
+        for outcome in ["done", "dead", "cancelled", "expired", "reclaimed"] {
+            self.w.r.count(outcome, number(&format!("o:{outcome}")));
+        }
+        let behind: u64 = self.w.r.orders.values().map(|o| o.len() as u64 - 1).sum();
+        let ended = self.w.r.ended.iter().map(|(outcome, n)| (format!("o:{outcome}"), *n));
+        let mut fields: Vec<(String, u64)> = ended.collect();
+        fields.extend([("seq".into(), self.w.r.seq), ("fence".into(), self.w.r.fence), ("behind".into(), behind)]);
+        let waits: BTreeSet<String> = self.w.r.tasks.values().filter(|t| t.waits()).map(Known::waits_field).collect();
+        fields.extend(waits.into_iter().map(|field| {
+            let n = self.w.r.waiting_in(&field);
+            (field, n)
+        }));
+        for (field, n) in fields.iter().filter(|(_, n)| *n > 0) {
+            self.w.raw(&["HSET"], "n", &[field, &n.to_string()])?;
+        }
+        Ok(())
+    }
+
+    /// Idempotency keys, queues and histories are what they are; a key that is gone is owned by nobody.
+    fn keys_from(&mut self, s: &Snapshot) -> Verdict {
+        self.w.r.keys.clear();
+        for (tail, value) in s.strings.iter().filter(|(t, _)| t.starts_with("k:")) {
+            let rest = tail[2..].split_once(':').and_then(|(n, rest)| rest.split_at_checked(n.parse().ok()?));
+            let (Some((tenant, key)), Some((id, print))) = (rest, value.split_at_checked(64)) else { continue };
+            let id = String::from_utf8_lossy(id).trim().to_owned();
+            let (text, lives) = (|b: &[u8]| String::from_utf8_lossy(b).into_owned(), s.envelopes.contains_key(&id));
+            let ttl = s.keys[tail].ttl;
+            let until = u64::try_from(ttl).ok().map(|ttl| self.w.r.age + ttl);
+            // A live task owns its key for as long as it lives.
+            if lives && until.is_some() {
+                self.w.raw(&["PERSIST"], tail, &[])?;
+            }
+            let owner = KeyOwner { id, fingerprint: text(print), until: until.filter(|_| !lives) };
+            self.w.r.keys.insert((tenant.to_owned(), key.to_owned()), owner);
+        }
+        self.w.r.queues = s.sets.get("qs").cloned().unwrap_or_default();
+        for task in self.w.r.tasks.values_mut().filter(|t| t.is_kept()) {
+            let key = task.new.key.as_ref().map(|k| (task.new.tenant.clone(), k.clone()));
+            if key.is_some_and(|k| self.w.r.keys.get(&k).is_none_or(|o| o.id != task.new.id.as_str())) {
+                task.owns_no_key = true;
+            }
+        }
+        let stray: Vec<&String> =
+            s.at.keys().filter(|id| !self.w.r.tasks.get(*id).is_some_and(|t| t.past.is_some())).collect();
+        for id in stray {
+            self.w.raw(&["HDEL"], "at", &[id])?;
+        }
+        Ok(())
+    }
+}
+
+/// A task whose envelope is here waits, unless it has a record of its death.
+fn waits_or_dead(task: &mut Known, envelope: &Envelope, at: Option<&At>, outcome: Option<End>) {
+    (task.seq, task.due, task.expires) = (envelope.seq, envelope.due, envelope.expires);
+    task.not_before = envelope.due;
+    task.past = at.map(|a| Past {
+        attempts: a.attempts,
+        losses: a.losses,
+        lone: a.lone,
+        backs: a.backs,
+        fence: a.fence,
+        error: a.error.clone(),
+    });
+    task.indexed = envelope.expires > 0 && task.past.is_none();
+    task.life = outcome.map_or(Life::Waiting, Life::Ended);
+    if !task.waits() {
+        task.indexed = false;
+    }
+}
