@@ -1,19 +1,20 @@
 -- sweep: upkeep by whoever holds it; safe on all workers at once. scheduled -> queued, waiting -> expired, old dead dropped; rings
--- when work waits and somebody sleeps (a ring may have been lost with a process); names a worker whose lease has run out.
+-- when work waits and somebody sleeps (a ring may have been lost with a process). Names a worker whose lease has run out, also to
+-- those who do not hold it: the holder may have died with it.
 -- ARGV: worker | ms the sweep may be held | lease ms | most
 -- Reply: held (0/1) | now | next due ms | expired worker or '' | full (1: call again)
 local me, most = ARGV[1], tonumber(ARGV[4])
 local s = call('HMGET', B .. ':sweep', 'holder', 'until', 'last', 'grace')
 local held_until = tonumber(s[2] or '0') or 0
-if s[1] and s[1] ~= me and held_until >= now and held_until <= now + tonumber(ARGV[2]) then return { 0, now, 0, '', 0 } end
 local last, grace = tonumber(s[3] or num(now)), tonumber(s[4] or '0')
+local function lost() return now >= grace and call('ZRANGEBYSCORE', W, '-inf', num(now), 'LIMIT', 0, 1)[1] or '' end
+if s[1] and s[1] ~= me and held_until >= now and held_until <= now + tonumber(ARGV[2]) then return { 0, now, 0, lost(), 0 } end
 if last > now then stepped_back(tonumber(ARGV[3])) last, grace = now, 0 end
 call('HSET', B .. ':sweep', 'holder', me, 'until', num(now + tonumber(ARGV[2])), 'last', num(now), 'grace', num(grace))
 local promoted = promote(most)
 local expired = expire(most)
 drop_old_dead(16)
-local dead = ''
-if now >= grace then dead = call('ZRANGEBYSCORE', W, '-inf', num(now), 'LIMIT', 0, 1)[1] or '' end
+local dead = lost()
 local due = next_due()
 if call('EXISTS', B .. ':live:20', B .. ':live:10', B .. ':live:5', B .. ':live:1') > 0 or (due > 0 and due <= now) then
   if call('LLEN', BELL) == 0 then call('RPUSH', BELL, '1') end     -- whether or not anybody is known to sleep

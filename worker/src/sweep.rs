@@ -1,9 +1,11 @@
-//! Sweep: upkeep on a timer, by the one worker of the fleet that holds it; safe on all of them at once.
+//! Sweep: upkeep on a timer, by the one worker of the fleet that holds it; safe on all of them at once. Workers that are busy look as
+//! often for one whose lease has run out.
 //!
 //! - *It guarantees* that what is due is promoted, what is too late expires, and the deliveries of a worker whose lease has run out are
 //!   taken back, within the lease and one interval, as long as one worker lives.
 //! - *It refuses* long scripts: each call does a bounded part, and this loop calls again while there is more.
-//! - *On a crash* of the holder another takes over when the hold (two intervals) has run out: its next renewal says so.
+//! - *On a crash* of the holder another takes over when the hold (two intervals) has run out: its next renewal says so, or its next look
+//!   if it is busy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +37,9 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Sweeps whenever `holds` says that this worker does. Ends with the sender of `holds`.
-    pub(crate) async fn run(self, mut holds: watch::Receiver<bool>) {
-        while holds.wait_for(|holds| *holds).await.is_ok() {
+    /// Sweeps whenever `looks` says that this worker holds the sweep, or is busy. Ends with the sender of `looks`.
+    pub(crate) async fn run(self, mut looks: watch::Receiver<bool>) {
+        while looks.wait_for(|looks| *looks).await.is_ok() {
             let pause = match self.once().await {
                 Ok(next_due) => next_due.map_or(self.every, |due| due.clamp(PAUSE_MIN.min(self.every), self.every)),
                 Err(error) => {
@@ -53,13 +55,11 @@ impl Sweep {
     async fn once(&self) -> Result<Option<Duration>, Error> {
         for _ in 0..CALLS_MAX {
             let swept = self.store.sweep(&self.me, self.lease).await?;
-            if !swept.held {
-                return Ok(None);
-            }
             let next =
                 (swept.next_due_ms > 0).then(|| Duration::from_millis(swept.next_due_ms.saturating_sub(swept.now_ms)));
             match &swept.expired {
                 Some(dead) => self.reclaim(dead).await?,
+                None if !swept.held => return Ok(None),
                 None if swept.more => {}
                 None => return Ok(next),
             }

@@ -31,7 +31,7 @@ async fn scripts_forgotten_under_load() {
         lab.start(lab.setup(name).concurrency(8).agents(&["ledger", "slotted", "rated"]));
     }
 
-    let mut tasks = load(&lab, Duration::from_millis(ms(30_000))).await;
+    let mut tasks = load(&lab, Duration::from_millis(pick(6_000, 30_000))).await;
     settled(&lab, tasks.len()).await;
     for worker in lab.alive() {
         let log = worker.log();

@@ -76,7 +76,7 @@ impl Play<'_> {
             }
             let others = self.w.r.fleet.workers.iter().enumerate().filter(|(i, _)| *i != able && *i != alone);
             let last = others.filter_map(|(_, w)| w.score()).max().unwrap_or(0);
-            let pass = last.saturating_sub(self.w.r.now_ms()).max(5_000) + 1;
+            let pass = last.max(self.w.r.fleet.grace).saturating_sub(self.w.r.now_ms()).max(5_000) + 1;
             self.w.set_clock(self.w.r.now + pass * 1_000)?;
         }
         Err(Violation("300 sweeps do not end the old fleet".into()))

@@ -77,7 +77,12 @@ impl Broken {
 }
 
 fn accepted<'a>(r: &mut Reference, answers: impl Iterator<Item = (&'a NewTask, &'a Accepted)>) {
-    for (task, _) in answers.filter(|(_, a)| matches!(a, Accepted::New(_))) {
+    for (task, answer) in answers {
+        // A first try that was refused half-way may have taken it in.
+        let again = *answer == Accepted::Duplicate(task.id.clone()) && !r.tasks.contains_key(task.id.as_str());
+        if !again && !matches!(answer, Accepted::New(_)) {
+            continue;
+        }
         let sealed = seal(task).expect("histories make sealable tasks");
         let known = Known {
             new: task.clone(),

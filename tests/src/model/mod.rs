@@ -7,7 +7,6 @@
     clippy::unwrap_used,
     clippy::wrong_self_convention,
     clippy::nonminimal_bool,
-    clippy::too_many_lines,
     reason = "a judge's workings: one module tree that only its own test sees"
 )]
 

@@ -64,7 +64,7 @@ impl Play<'_> {
             let Some(task) = self.w.r.tasks.get_mut(&id) else { continue };
             match (s.envelopes.get(&id), outcome) {
                 (Some((envelope, _)), outcome) => waits_or_dead(task, envelope, s.at.get(&id), outcome),
-                (None, Some(end)) => (task.life, task.past) = (Life::Ended(end), None),
+                (None, Some(end)) => (task.life, task.past, task.indexed) = (Life::Ended(end), None, false),
                 (None, None) => {
                     self.w.r.tasks.remove(&id);
                 }

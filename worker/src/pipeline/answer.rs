@@ -98,7 +98,7 @@ impl Pipeline {
             tracing::info!(worker = %self.id, agents = self.crew.names().len(), concurrency = self.desk.concurrency(), "at work");
             self.begin_sweep();
         }
-        let _ = self.sweeps.send(renewed.sweeps);
+        let _ = self.sweeps.send(renewed.sweeps || self.desk.held() > 0);
         let reconnects = self.store.reconnects();
         if let Some(metrics) = &self.metrics {
             metrics.reconnected(reconnects.saturating_sub(self.reconnects));

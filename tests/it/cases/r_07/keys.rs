@@ -111,7 +111,7 @@ const ALL: &[Cost] = &[
 ];
 
 /// How many labs run at once.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 /// How long what runs when the key goes takes, and how long a rate stays closed, ms.
 fn a_while() -> u64 {
