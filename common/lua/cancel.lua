@@ -19,5 +19,5 @@ local t = history(call('HGET', AT, id))
 lift(h, id)
 count(h.waits, -1)
 finish(id, { outcome = 'cancelled', attempt = t.attempts, fence = t.fence, start = 0, agent = h.agent, history = true }, h)
-finish_flush() flush()
+flush() finish_flush()
 return { 'cancelled', state }

@@ -2,7 +2,7 @@
 -- What was lost comes first in a bounded share, then the lines of agents that are offered; then each priority has its share, and
 -- what is left goes to whoever has work. Sent twice with the same sequence it returns the same deliveries, while they are current.
 -- ARGV: worker | sequence | most tasks | lone (1: only what was lost before, alone) | shares of 20,10,5,1 | (agent, room)*
--- Reply: status | now ms | next due ms | lone work waits (0/1) | (id, fence, attempt, losses, envelope)*
+-- Reply: status | now ms | next due ms | lone work waits (0/1) | cut short (1: ask again) | (id, fence, attempt, losses, envelope)*
 local me, seq, most, lone = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local rooms = {}
 for i = 9, #ARGV, 2 do rooms[ARGV[i]] = tonumber(ARGV[i + 1]) end

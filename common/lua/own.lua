@@ -1,13 +1,16 @@
 -- own: the pending entries of a living worker, a page a call, so that it can hand back those that it does not hold (a lost claim
--- reply). Entries that no row speaks for are put back here.
+-- reply), and hears again of those that were called off (a lost note). Entries that no row speaks for are put back here.
 -- ARGV: worker | stream number | from entry | most
--- Reply: next stream number (0: done) | next entry | (id, fence)*
+-- Reply: next stream number (0: done) | next entry | (id, fence, called off (0/1))*
 local me, out, stray = ARGV[1], { 0, '-' }, {}
 local cursor = pending_of(me, { tonumber(ARGV[2]), ARGV[3] }, tonumber(ARGV[4]), function(key, entry, gen, id)
   local row = id and call('HGET', RUN, id)
   local r = row and row_read(row)
   if r and r.entry == entry then
-    if r.worker == me then out[#out + 1], out[#out + 2] = id, r.fence else call('XCLAIM', key, 'w', r.worker, 0, entry, 'JUSTID') end
+    if r.worker == me then
+      local n = #out
+      out[n + 1], out[n + 2], out[n + 3] = id, r.fence, has(r.marks, ROW_CANCEL) and 1 or 0
+    else call('XCLAIM', key, 'w', r.worker, 0, entry, 'JUSTID') end
   elseif id then stray[#stray + 1] = { key, entry, gen, id } end
 end)
 for _, s in ipairs(stray) do

@@ -43,5 +43,5 @@ if #ids > 0 then
   count('o:reclaimed', #ids)
 end
 for key, entries in pairs(acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
-finish_flush() flush()
+flush() finish_flush()
 return { #ids, done }

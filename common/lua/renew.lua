@@ -1,5 +1,5 @@
 -- renew: a worker's lease, for all that it runs at once. A worker that was given up is told so and never comes back to life.
--- ARGV: worker | lease ms | ms the sweep may be held | 1 to begin | offered agents `,a,b,`
+-- ARGV: worker | lease ms | ms the sweep may be held | 1 to begin | offered agents `,a,b,` | schema
 -- Reply: alive (0/1) | now ms | holds the sweep (0/1) | lone work waits (0/1)
 local me, lease, begin = ARGV[1], tonumber(ARGV[2]), ARGV[4] == '1'
 local score = tonumber(call('ZSCORE', W, me) or (begin and '1' or '0'))
@@ -8,7 +8,10 @@ if score <= 0 then
   return { 0, now, 0, 0 }
 end
 call('ZADD', W, num(now + lease), me)
-if begin then call('HSET', B .. ':wa', me, ARGV[5]) end
+if begin then
+  call('HSET', B .. ':wa', me, ARGV[5])
+  call('HSETNX', B .. ':meta', 'schema', ARGV[6])                  -- the server may have lost all since we connected
+end
 local sweep = call('HMGET', B .. ':sweep', 'holder', 'until', 'beat')
 -- Nobody has renewed for three quarters of a lease: the server was away, or everybody was. All leases look run out; those who
 -- live get half a lease to say so.

@@ -79,10 +79,12 @@ for i = 1, n do
   end
 end
 count('o:done', done)
+TAKEN = {}                                                         -- from here on a repeat finds the deliveries settled
 if #gone > 0 then call('HDEL', RUN, unpack(gone)) end
 for key, entries in pairs(acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
-finish_flush() flush()
+write() finish_flush()
 local reply = { table.concat(out), outbox }
 -- nothing is kept of a worker that is forgotten: none of its deliveries is current, so that a repeat changes nothing
 if call('ZSCORE', W, me) then call('HSET', B .. ':op', field, pack('>d', seq) .. cmsgpack.pack(reply)) end
+ring()
 return reply

@@ -19,5 +19,6 @@ local due = next_due()
 if call('EXISTS', B .. ':live:20', B .. ':live:10', B .. ':live:5', B .. ':live:1') > 0 or (due > 0 and due <= now) then
   if call('LLEN', BELL) == 0 then call('RPUSH', BELL, '1') end     -- whether or not anybody is known to sleep
 end
-finish_flush() flush()
+for _, agent in ipairs(call('SRANDMEMBER', B .. ':wants', 8)) do ring_able(agent) end
+flush() finish_flush()
 return { 1, now, due, dead, (promoted >= most or expired >= most) and 1 or 0 }

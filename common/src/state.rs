@@ -126,5 +126,15 @@ pub const EDGES: &[Edge] = {
         (Some(Queued), Cancelled, "cancel"),
         (Some(Scheduled), Cancelled, "cancel"),
         (Some(Parked), Cancelled, "cancel"),
+        // An envelope that cannot be read is put aside by whoever comes to it first.
+        (Some(Scheduled), Dead, "claim"),
+        (Some(Scheduled), Dead, "sweep"),
+        (Some(Parked), Dead, "settle"),
+        (Some(Parked), Dead, "reclaim"),
+        (Some(Parked), Dead, "sweep"),
+        (Some(Queued), Dead, "cancel"),
+        (Some(Parked), Dead, "cancel"),
+        (Some(Queued), Dead, "reclaim"),
+        (Some(Queued), Dead, "own"),
     ]
 };

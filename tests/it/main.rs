@@ -1,6 +1,11 @@
 //! The integration tests: one binary, one module for each theme.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod cases;
 mod docs;
+mod lab;
+mod model;
 
 use tidemill_tests::server::{self, Reply};
 

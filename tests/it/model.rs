@@ -17,7 +17,8 @@ fn run(from: u64, many: u64) -> Done {
     let mut host = Host::start(&[]);
     let mut all = Done::default();
     for seed in from..from + many {
-        let done = history(&mut host, Sort::Strict, seed, CHECKS_PERCENT, true).unwrap_or_else(|failure| panic!("{failure}"));
+        let done =
+            history(&mut host, Sort::Strict, seed, CHECKS_PERCENT, true).unwrap_or_else(|failure| panic!("{failure}"));
         all.histories += 1;
         all.calls += done.calls;
         all.checks += done.checks;

@@ -29,6 +29,16 @@ pub fn cpu(pid: u32) -> Option<Duration> {
     Some(Duration::from_millis((user + system) * 1_000 / TICKS_PER_SECOND))
 }
 
+/// Whether a process is stopped, all of its threads: a while after SIGSTOP was sent.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let stat = |path: std::path::PathBuf| std::fs::read_to_string(path.join("stat")).unwrap_or_default();
+    tasks
+        .map(|task| stat(task.path()))
+        .all(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+}
+
 /// What one worker has cost since this was made.
 #[derive(Debug)]
 pub struct Watch {

@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
 
-    /// The full form, with an optimised build: real counts and times, instead of those of the suite
+    /// The full form: real counts and times, instead of those of the suite
     #[arg(long)]
     full: bool,
 }
@@ -24,10 +24,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let filter = filter(&args.ids)?;
     let server = setup::ready()?;
-    let release: &[&str] = if args.full { &["--release"] } else { &[] };
-    shell::run(shell::cargo(&["build", "--workspace", "--bins", "--locked"]).args(release))?;
+    shell::run(&mut shell::cargo(&["build", "--workspace", "--bins", "--locked"]))?;
     let mut run = tools::NEXTEST.command(&["run", "--package", "tidemill-tests", "--locked", "--profile", PROFILE])?;
-    run.args(release).args(["-E", &filter]).env(ENV_SERVER_BIN, server.path());
+    run.args(["-E", &filter]).env(ENV_SERVER_BIN, server.path());
     if args.full {
         run.env(ENV_CASES, "full");
     }

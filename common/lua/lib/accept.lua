@@ -4,14 +4,21 @@
 -- queues | i invalid. A task is checked whole before its first write; envelopes are written before what names them.
 local ITEM, QUEUES_MAX = 6, 256
 local MS_MAX = 315576000000                                        -- ten years: the longest delay
-local KINDS, QUEUES, FULL, KEYED = {}, {}, {}, {}
+local KINDS, QUEUES, FULL, KEYED, NEW_QUEUES = {}, {}, {}, {}, 0     -- QUEUES: false, known, or new: named with its first task
 
 local function queue_known(queue)
   if QUEUES[queue] == nil then
-    QUEUES[queue] = call('SISMEMBER', B .. ':qs', queue) == 1 or call('SCARD', B .. ':qs') < QUEUES_MAX
-    if QUEUES[queue] then call('SADD', B .. ':qs', queue) end
+    if call('SISMEMBER', B .. ':qs', queue) == 1 then QUEUES[queue] = 'known'
+    else
+      QUEUES[queue] = call('SCARD', B .. ':qs') + NEW_QUEUES < QUEUES_MAX and 'new'
+      if QUEUES[queue] then NEW_QUEUES = NEW_QUEUES + 1 end
+    end
   end
   return QUEUES[queue]
+end
+local function name_queue(queue)
+  call('SADD', B .. ':qs', queue)
+  QUEUES[queue], NEW_QUEUES = 'known', NEW_QUEUES - 1
 end
 -- What a header says, read once a batch; `plain` when a task of that kind goes straight to its stream: no key, no order, no rule
 -- that matches, nobody of its agent in line. False when it cannot be read.
@@ -47,10 +54,14 @@ local function timing(text)
 end
 -- a task whose envelope is written goes to its place
 local function enter(h, id, o)
-  if has(h.flags, F_BIG) then call('SET', B .. ':b:' .. id, ARGV[o + 5]) end
+  if has(h.flags, F_BIG) then
+    TAKEN[#TAKEN + 1] = B .. ':b:' .. id
+    call('SET', TAKEN[#TAKEN], ARGV[o + 5])
+  end
   if h.key ~= '' then
     KEYED[key_of(h)] = string.format('%-64s', id) .. ARGV[o + 2]
     call('SET', key_of(h), KEYED[key_of(h)])
+    TAKEN[#TAKEN + 1] = key_of(h)
   end
   if h.exp > 0 then call('ZADD', X, num(h.exp), id) end
   if h.order ~= '' then call('ZADD', O .. h.order, num(h.seq), id) end
@@ -82,6 +93,7 @@ local function accept(at, n, most)
     end
   end
   if #sets > 0 then clash = call('MSETNX', unpack(sets)) == 0 end
+  for k = 1, clash and 0 or #sets, 2 do TAKEN[#TAKEN + 1] = sets[k] end
   local j = -1
   for i = 1, n do
     local o = at + (i - 1) * ITEM
@@ -90,6 +102,8 @@ local function accept(at, n, most)
       j = j + 2
       if clash and call('SETNX', sets[j], sets[j + 1]) == 0 then out[i] = 'd' .. id
       else
+        if clash then TAKEN[#TAKEN + 1] = sets[j] end
+        if QUEUES[k.queue] == 'new' then name_queue(k.queue) end
         count(k.waits, 1)
         if h then enter(h, id, o) else into_stream(k.queue, k.prio, (seq + i) % 4294967296, id) end
       end

@@ -1,14 +1,4 @@
 -- close: the end of a claim; everything that it decided is written here, and its answer kept for a second asking.
--- A worker asleep that offers this agent is woken by name; the common bell would wake just anybody.
-local function ring_able(agent)
-  for _, w in ipairs(call('SRANDMEMBER', IDLE, 32)) do
-    if w ~= C.me and string.find(call('HGET', B .. ':wa', w) or '', ',' .. agent .. ',', 1, true) then
-      call('RPUSH', B .. ':ctl:' .. w, 'ring')
-      call('PEXPIRE', B .. ':ctl:' .. w, 60000)
-      return
-    end
-  end
-end
 
 -- Tasks pulled from lines are pending entries as well: added before, read here. Any other entry is a leftover.
 local function read_pulled()
@@ -31,16 +21,19 @@ local function claim_close(seq)
     call('HSET', B .. ':op', 'c:' .. C.me, pack('>dd', seq, C.fence) .. table.concat(C.ids, ' '))
   end
   for waits, d in pairs(C.waits) do count(waits, d) end
+  write()
+  for key, entries in pairs(C.acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
+  finish_flush()
+  -- whoever got less than it asked for sleeps; one that was cut short is to ask again at once, since a ring may wake one who cannot
+  if C.n < C.most and not C.lone then call('SADD', IDLE, C.me) end
+  if C.n >= C.most then RING = true end
   for name in pairs(LINE_ADD) do
     local agent = string.match(name, '^want:([^*].*)$')
-    if agent then ring_able(agent) end
+    if agent then ring_able(agent, C.me) end
   end
-  -- whoever got less than it asked for sleeps, also when it was cut short: the ring then wakes it, or another
-  if C.n < C.most and not C.lone then call('SADD', IDLE, C.me) end
-  if C.n >= C.most or C.looks <= 0 or C.ghosts <= 0 then RING = true end
-  finish_flush() flush()
-  for key, entries in pairs(C.acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
+  ring()
   C.out[3], C.out[4] = next_due(), call('EXISTS', L .. 'want:*')
+  C.out[5] = C.n < C.most and (C.looks <= 0 or C.ghosts <= 0) and 1 or 0
   return C.out
 end
 
@@ -51,7 +44,7 @@ local function replay(me, seq)
   local last, fence, o = unpack_('>dd', op)
   if seq < last then return { 'stale' } end
   if seq > last then return end
-  local ids, out = {}, { 'ok', now, 0, 0 }
+  local ids, out = {}, { 'ok', now, 0, 0, 1 }
   for id in string.gmatch(string.sub(op, o), '%S+') do ids[#ids + 1] = id end
   local rows = call('HMGET', RUN, unpack(ids))
   for i, id in ipairs(ids) do

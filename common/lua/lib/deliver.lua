@@ -8,7 +8,7 @@ local INFO = {}                                                    -- header byt
 local function claim_open(me, most, rooms, lone)
   local fence = math.max((tonumber(call('HGET', N, 'fence') or '0') or 0) + 1, us)
   C = { me = me, most = most, rooms = rooms, lone = lone, n = 0, looks = 2 * most + 16, ghosts = 256, fence = fence, acks = {},
-    run = {}, ids = {}, out = { 'ok', now, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, ats = call('EXISTS', AT) == 1 }
+    run = {}, ids = {}, out = { 'ok', now, 0, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, ats = call('EXISTS', AT) == 1 }
 end
 local function drop(key, entry) local a = C.acks[key] or {} a[#a + 1] = entry C.acks[key] = a end
 
@@ -43,7 +43,7 @@ local function hand_over(id, env, info, src, entry, t, taken)
   if src == 'l' then entry = call('XADD', LINE, '*', string.sub(env, 2, 5), id) C.pulled[entry] = true end
   C.ids[n + 1], C.run[2 * n + 1] = id, id
   C.run[2 * n + 2] = row_pack(f, now, attempt, info.max, info.prio, info.flags, marks, src, entry, info.tail, taken)
-  local out, o = C.out, 5 * n + 5
+  local out, o = C.out, 5 * n + 6
   out[o], out[o + 1], out[o + 2], out[o + 3], out[o + 4] = id, f, attempt, t and t.losses + t.lone or 0, env
   C.n, C.rooms[info.agent], C.waits[info.waits] = n + 1, C.rooms[info.agent] - 1, (C.waits[info.waits] or 0) - 1
 end

@@ -2,7 +2,7 @@
 -- waits is woken; the next of its order key goes to its place. A dead task keeps its envelope and history until it is replayed
 -- or dropped, and has its outcome beside them.
 --   outcome: letter | 8 bytes fence | u16 attempt | f64 start ms | f64 end ms, 27 bytes, then the result or the reason
-local ENDS, GONE, OVER = {}, {}, {}                                -- log parts by agent; keys to delete; ids that have ended
+local ENDS, OVER = {}, {}                                          -- log parts by agent; ids that have ended
 local LOG_MAX, OUTCOME_FMT, OUTCOME_BYTES = 1000, '>c1c8Hdd', 27
 local LETTER = { done = 'd', dead = 'x', cancelled = 'c', expired = 'e' }
 local RESEND_MS, KEY_MS, DEAD_MS = 120000, 86400000, '7776000000'
@@ -23,12 +23,14 @@ end
 local function finish(id, t, h)
   record(id, LETTER[t.outcome], t.fence, t.attempt, t.start, t.data or '', t.outcome == 'dead' and DEAD_MS or t.ttl or RESEND_MS, t.agent)
   count('o:' .. t.outcome, 1)
+  if h and t.outcome ~= 'dead' then
+    if has(h.flags, F_BIG) then call('DEL', B .. ':b:' .. id) end
+    if h.key ~= '' then call('PEXPIRE', key_of(h), num(KEY_MS)) end
+  end
   if t.outcome == 'dead' then call('ZADD', DEAD, num(now), id)
   elseif t.history then call('HDEL', AT, id) end
   if not h then return end
-  if has(h.flags, F_BIG) and t.outcome ~= 'dead' then GONE[#GONE + 1] = B .. ':b:' .. id end
   if h.exp > 0 then call('ZREM', X, id) end
-  if h.key ~= '' and t.outcome ~= 'dead' then call('PEXPIRE', key_of(h), num(KEY_MS)) end
   if not (t.outcome == 'dead' and has(h.flags, F_HOLD)) then order_ended(h, id) end
 end
 
@@ -46,7 +48,6 @@ local function wake_waiters()
   end
 end
 local function finish_flush()
-  if #GONE > 0 then call('DEL', unpack(GONE)) end
   if next(ENDS) then                                               -- one entry a batch: a field an agent, (outcome, id, newline)*
     local entry = { 'XADD', B .. ':log', 'MAXLEN', '~', LOG_MAX, '*' }
     for agent, parts in pairs(ENDS) do entry[#entry + 1], entry[#entry + 2] = agent, table.concat(parts) end

@@ -49,7 +49,7 @@ end
 local QUARANTINE_MAX = 65536
 local function quarantine(id)
   local bytes = call('STRLEN', J .. id)
-  if bytes == 0 then return end
+  if bytes == 0 or string.find(call('GETRANGE', J .. id, 0, 0), '%l') then return end -- nothing there, or the record of its end
   if bytes > QUARANTINE_MAX then call('SET', J .. id, call('GETRANGE', J .. id, 0, QUARANTINE_MAX - 1)) end
   call('ZADD', DEAD, num(now), id)
   local t = history()

@@ -1,4 +1,5 @@
 -- place: where a waiting task goes. Exactly one of: the schedule, behind its order key's head, a line, its stream.
+local TAKEN, JOINS, NEXT = {}, {}, nil                             -- for the rescue: keys made, lines joined, who is being placed
 local FRESH = {}                                                   -- prio -> { 0, queue, ... }: streams that have unread entries
 local function into_stream(queue, prio, gen, id)
   call('XADD', stream_of(queue, prio), '*', pack('>I4', gen), id)
@@ -14,15 +15,19 @@ local function schedule(id, due)
   call('ZADD', Z, num(due), id)
   if call('ZRANGE', Z, 0, 0)[1] == id then RING = true end    -- a new earliest: sleepers must set their timers anew
 end
+local function join(g, h, id)
+  park(g, h, id)
+  JOINS[#JOINS + 1] = { g.name, num(h.place), id, PARKED[#PARKED], h.gen }
+end
 -- Nobody overtakes: a task joins a line that somebody with a smaller place waits in; else it goes to its stream.
 local function into_queue(h, id)
   local rules = book_gates(h)
   for i = 1, #rules do
     local g = gate(rules[i].name)
-    if g.head and g.head < h.place then return park(g, h, id) end
+    if g.head and g.head < h.place then return join(g, h, id) end
   end
   local want = gate('want:' .. h.agent)
-  if want.head and want.head < h.place then return park(want, h, id) end
+  if want.head and want.head < h.place then return join(want, h, id) end
   into_stream(h.queue, h.prio, h.gen, id)
 end
 local function place(h, id)
@@ -36,7 +41,12 @@ local function order_next(h, id)
   while next_id do
     local n = stored(next_id)
     count('behind', -1)
-    if n then return place(n, next_id) end
+    if n then
+      NEXT = { n.gen, next_id }
+      place(n, next_id)
+      NEXT = nil
+      return
+    end
     quarantine(next_id)                                            -- unreadable or gone: heal, and go on
     call('ZREM', key, next_id)
     next_id = call('ZRANGE', key, 0, 0)[1]
@@ -50,13 +60,13 @@ end
 
 local function promote(most)
   local due = call('ZRANGEBYSCORE', Z, '-inf', num(now), 'LIMIT', 0, most)
-  if #due == 0 then return 0 end
-  call('ZREM', Z, unpack(due))
-  for _, id in ipairs(due) do
-    local h = stored(id)
-    if h then into_queue(h, id) else quarantine(id) end
+  local gone = {}
+  for _, id in ipairs(due) do                                      -- one that cannot be placed now stays due, alone
+    local ok, h = pcall(stored, id)
+    if ok and pcall(h and into_queue or quarantine, h or id, id) then gone[#gone + 1] = id end
   end
-  return #due
+  if #gone > 0 then call('ZREM', Z, unpack(gone)) end
+  return #gone
 end
 -- Takes a waiting task out of wherever it is; its stream entry, if any, becomes a ghost.
 local function lift(h, id)
@@ -65,9 +75,9 @@ local function lift(h, id)
   if parked then
     local name = string.sub(parked, 3)
     local head = call('ZRANGE', L .. name, 0, 0)[1] == id
+    unreserve(book_gates(h), id)
     call('ZREM', L .. name, id)
     call('HDEL', PARK, id)
-    unreserve(book_gates(h), id)
     if head then MARKS[name], RING = now, true end
   end
 end
@@ -86,6 +96,5 @@ local function next_due()
   end
   return due == math.huge and 0 or due
 end
-local function flush()
-  gates_flush() place_flush() flush_counts() ring()
-end
+local function write() gates_flush() place_flush() flush_counts() end
+local function flush() write() ring() end

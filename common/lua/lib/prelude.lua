@@ -36,6 +36,17 @@ local function ring()
   if RING and call('SCARD', IDLE) > 0 and call('LLEN', BELL) == 0 then call('RPUSH', BELL, '1') end
 end
 
+-- A worker asleep that offers this agent is woken by name; the common bell would wake just anybody.
+local function ring_able(agent, but)
+  for _, w in ipairs(call('SRANDMEMBER', IDLE, 32)) do
+    if w ~= but and string.find(call('HGET', B .. ':wa', w) or '', ',' .. agent .. ',', 1, true) then
+      call('RPUSH', B .. ':ctl:' .. w, 'ring')
+      call('PEXPIRE', B .. ':ctl:' .. w, 60000)
+      return
+    end
+  end
+end
+
 -- Server µs made strictly increasing, also when the clock steps back: sequence and fence numbers.
 local function after(field, n)
   local first = math.max((tonumber(call('HGET', N, field) or '0') or 0) + 1, us)

@@ -76,7 +76,7 @@ local function take_line(name, k)
     seen = new and new < tonumber(heads[i + 1])
     if seen then due = MARKS[name] or now break end                 -- who joined in this script comes first
     C.looks = C.looks - 1
-    local env, at, parked = call('GET', J .. id), call('HGET', AT, id), call('HGET', PARK, id) or '\5\0'
+    local env, at, parked = call('MGET', J .. id)[1], call('HGET', AT, id), call('HGET', PARK, id) or '\5\0'
     local by, wait, h = true, nil, nil
     if env and not ENDED[string.sub(env, 1, 1)] then by, wait, h = consider(id, env, at or nil, 'l', nil, name) end
     if not by or by == true then leave_line(name, id)

@@ -59,6 +59,8 @@ pub struct Claimed {
     pub next_due_ms: u64,
     /// Tasks wait that may only run alone.
     pub lone_work: bool,
+    /// It was cut short before it had looked at all that waits: ask again at once.
+    pub cut_short: bool,
 }
 
 impl Store {
@@ -90,6 +92,7 @@ impl Store {
             now_ms: reply.number()?,
             next_due_ms: reply.number()?,
             lone_work: reply.flag()?,
+            cut_short: reply.flag()?,
         };
         while !reply.is_empty() {
             claimed.deliveries.push(Delivery {

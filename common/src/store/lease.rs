@@ -5,7 +5,7 @@ use std::time::Duration;
 use fred::prelude::Value;
 
 use super::reply::Reply;
-use super::{Error, Store};
+use super::{Error, SCHEMA, Store};
 use crate::name::{AgentName, Fence, TaskId, WorkerId};
 
 /// Pending entries looked at, and deliveries taken back, in one call: keeps the scripts well below 10 ms.
@@ -46,11 +46,22 @@ pub struct Swept {
     pub more: bool,
 }
 
+/// A delivery that a worker owns, as Redis says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedDelivery {
+    /// The task.
+    pub id: TaskId,
+    /// The delivery.
+    pub fence: Fence,
+    /// It was called off. The note that says so may have been lost; this is not.
+    pub called_off: bool,
+}
+
 /// A page of what a worker owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
     /// The deliveries.
-    pub deliveries: Vec<(TaskId, Fence)>,
+    pub deliveries: Vec<OwnedDelivery>,
     /// Where to go on; none after the last page.
     pub next: Option<(u64, String)>,
 }
@@ -78,6 +89,7 @@ impl Store {
             if may_sweep { ms(lease.sweep_hold) } else { Value::from_static_str("0") },
             Value::from_static_str(if begin.is_some() { "1" } else { "0" }),
             agents.into(),
+            SCHEMA.to_string().into(),
         ];
         let mut reply = Reply::array("renew", self.call(|s| &s.renew, args).await?)?;
         if !reply.flag()? {
@@ -127,7 +139,7 @@ impl Store {
         let (stream, entry) = (reply.number()?, reply.text()?);
         let mut deliveries = Vec::new();
         while !reply.is_empty() {
-            deliveries.push((reply.parse()?, reply.fence()?));
+            deliveries.push(OwnedDelivery { id: reply.parse()?, fence: reply.fence()?, called_off: reply.flag()? });
         }
         Ok(Owned { deliveries, next: (stream != 0).then_some((stream, entry)) })
     }

@@ -32,7 +32,7 @@ pub use claim::{Claim, Claimed, Delivery, Offer};
 pub use connect::RedisOptions;
 pub use error::{Error, Reason};
 pub use inspect::{Counts, Status};
-pub use lease::{Lease, Owned, Renewed, Swept};
+pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
 pub use operate::{Applied, Cancelled};
 #[cfg(feature = "test-clock")]
 pub use script::Edit;

@@ -32,6 +32,7 @@ const BOOK: &str = lua!("lib/book");
 const GATES: &str = lua!("lib/gates");
 const LINES: &str = lua!("lib/lines");
 const PLACE: &str = lua!("lib/place");
+const RESCUE: &str = lua!("lib/rescue");
 const ACCEPT: &str = lua!("lib/accept");
 const FINISH: &str = lua!("lib/finish");
 const WHERE: &str = lua!("lib/where");
@@ -91,6 +92,12 @@ impl Scripts {
         let ends = [HEADER, ROW, RATE, BOOK, GATES, LINES, PLACE, FINISH];
         let script = |name, oom_ok: bool, libs: &[&str], body: &str| {
             let first = if oom_ok { "#!lua flags=allow-oom" } else { "#!lua" };
+            // What moves tasks runs under the rescue.
+            let body = if libs.contains(&PLACE) {
+                format!("local function main()\n{body}end\n{RESCUE}")
+            } else {
+                body.to_owned()
+            };
             let text = format!("{first}\n{}{}{body}", PRELUDE.replace("--@clock", clock.line()), libs.concat());
             let sha = fred::util::sha1_hash(&text);
             Script { name, text, sha }

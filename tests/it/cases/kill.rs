@@ -18,7 +18,6 @@ const WORKERS: usize = 4;
 const CONCURRENCY: u32 = 32;
 /// Every so many-th task is of an agent with a slot limit.
 const SLOTTED_EACH: usize = 20;
-const SLOTS: u64 = 8;
 const AGENTS: [&str; 2] = ["ledger", "slotted"];
 /// Tasks are handed in so often.
 const OFFER_EVERY: Duration = Duration::from_millis(50);
@@ -36,11 +35,11 @@ struct Kill {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_die_under_load() {
-    let (rate, seconds, kills, waiting) = pick((100, 7, 6, 10_000), (1_000, 20, 18, 100_000));
+    let (rate, seconds, kills, waiting, slots) = pick((100, 7, 6, 10_000, 2), (1_000, 20, 18, 100_000, 8));
     let lab = Lab::new().await;
     let limit = Limit {
         matches: Match { agent: Some("slotted".parse().unwrap()), ..Match::default() },
-        slots: Some(SLOTS),
+        slots: Some(slots),
         rate: None,
     };
     lab.store().apply_book(&Book { revision: 1, limits: vec![limit] }.compile()).await.unwrap();
@@ -85,7 +84,7 @@ async fn workers_die_under_load() {
     ends_once(&all, &behind, &events);
     hits(&killed, &ledger);
     repeats(&lab, &killed, &ledger, &events);
-    slots(&killed, &ledger);
+    slots_hold(slots, &killed, &ledger);
     lab.close_with_invariants().await;
     println!("  all of it took {:.1?}", began.elapsed());
 }
@@ -243,7 +242,7 @@ fn print_times(what: &str, mut ms: Vec<u64>) {
 }
 
 /// At no time did more tasks run than there are slots. A killed run ends with its process.
-fn slots(kills: &[Kill], ledger: &Ledger) {
+fn slots_hold(slots: u64, kills: &[Kill], ledger: &Ledger) {
     let mut changes = Vec::new();
     for run in ledger.all().filter(|run| run.start.agent == "slotted") {
         let end = run.end.map(|(_, at)| at).or_else(|| death_of(run, kills).map(|kill| kill.at));
@@ -256,6 +255,6 @@ fn slots(kills: &[Kill], ledger: &Ledger) {
         now += change;
         most = most.max(now);
     }
-    println!("  at most {most} of {SLOTS} slots were in use, by {} runs", changes.len() / 2);
-    assert!(most <= i64::try_from(SLOTS).unwrap_or(0), "{most} ran at once, with {SLOTS} slots");
+    println!("  at most {most} of {slots} slots were in use, by {} runs", changes.len() / 2);
+    assert!(most <= i64::try_from(slots).unwrap(), "{most} ran at once, with {slots} slots");
 }

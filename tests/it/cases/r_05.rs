@@ -9,7 +9,7 @@ use tidemill_common::task::NewTask;
 use tidemill_tests::lab::profile::ms;
 use tidemill_tests::lab::{End, Lab, Payload, WorkerProcess, now_ms};
 use tidemill_tests::proxy::{Flow, Proxy, Toward};
-use tidemill_tests::watch::Watch;
+use tidemill_tests::watch::{Watch, is_stopped};
 
 use super::{PATIENCE, SLACK, as_ms};
 
@@ -80,6 +80,8 @@ async fn an_entry_that_the_worker_never_asked_for() {
     let me = known.as_array().and_then(|all| all[0].as_str()).expect("one worker is known").to_owned();
     // Frozen for a moment, so that it does not claim it before.
     worker.stop();
+    lab.until("it is frozen", PATIENCE, async || if is_stopped(worker.pid()) { Ok(()) } else { Err("not yet".into()) })
+        .await;
     let task = one(&lab).await;
     let read = lab.raw(&["XREADGROUP", "GROUP", "w", &me, "COUNT", "1", "STREAMS", &lab.key("q:default:s:5"), ">"]);
     assert!(!read.is_nil(), "the entry is pending under the worker's name");

@@ -149,7 +149,7 @@ impl Play<'_> {
         };
         let n = c.deliveries.len();
         self.w.r.fleet.workers[s.worker].held.extend(c.deliveries.iter().map(|d| (d.id.to_string(), d.fence.0)));
-        s.awake = n as u64 == u64::from(most);
+        s.awake = n as u64 == u64::from(most) || c.cut_short;
         s.timer = c.next_due_ms;
         Ok(c.lone_work)
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tidemill_common::book::Book;
 use tidemill_common::envelope::{open, seal};
-use tidemill_common::store::{Accepted, Applied, Delivery};
+use tidemill_common::store::{Accepted, Delivery};
 use tidemill_common::task::NewTask;
 
 use super::call::{Answer, Call};
@@ -24,12 +25,25 @@ pub struct Broken {
     pub before: Snapshot,
     /// Calls that were refused, to be sent again once it is repaired.
     pub refused: Vec<Call>,
+    /// Books that were sent; one may be in force though its call was refused half-way.
+    pub books: Vec<Book>,
+    /// Tasks of refused calls: they may be in all the same.
+    pub perhaps: Vec<NewTask>,
     fences: BTreeMap<String, u64>,
 }
 
 impl Broken {
     pub fn new(tail: String, deleted: bool, saved: Option<Vec<u8>>, before: Snapshot) -> Self {
-        Self { tail, deleted, saved, before, refused: Vec::new(), fences: BTreeMap::new() }
+        Self {
+            tail,
+            deleted,
+            saved,
+            before,
+            refused: Vec::new(),
+            books: Vec::new(),
+            perhaps: Vec::new(),
+            fences: BTreeMap::new(),
+        }
     }
 
     /// Learns from an answer. A script may refuse because of a key of another type; it always ends, and an empty place is none.
@@ -45,6 +59,13 @@ impl Broken {
             if matches!(call, Call::Submit { .. } | Call::Settle { .. }) {
                 self.refused.push(call.clone());
             }
+            match call {
+                Call::Submit { tasks, .. } => self.perhaps.extend(tasks.iter().cloned()),
+                Call::Settle { items, .. } => {
+                    self.perhaps.extend(items.iter().flat_map(|i| i.follow_ups.iter().cloned()))
+                }
+                _ => {}
+            }
         }
         match (call, answer) {
             (Call::Submit { tasks, .. }, Answer::Submitted(answers)) => accepted(r, tasks.iter().zip(answers)),
@@ -55,7 +76,7 @@ impl Broken {
             (Call::Claim { .. }, Answer::Claimed(claimed)) => {
                 claimed.deliveries.iter().try_for_each(|d| self.delivered(r, d))?
             }
-            (Call::Book { book }, Answer::Applied(Applied::Applied)) => r.set_book(book.clone()),
+            (Call::Book { book }, _) => self.books.push(book.clone()),
             _ => {}
         }
         Ok(())
@@ -83,20 +104,24 @@ fn accepted<'a>(r: &mut Reference, answers: impl Iterator<Item = (&'a NewTask, &
         if !again && !matches!(answer, Accepted::New(_)) {
             continue;
         }
-        let sealed = seal(task).expect("histories make sealable tasks");
-        let known = Known {
-            new: task.clone(),
-            header: sealed.header,
-            body: sealed.body,
-            seq: 0,
-            due: 0,
-            expires: 0,
-            life: Life::Waiting,
-            past: None,
-            indexed: false,
-            not_before: 0,
-            owns_no_key: false,
-        };
-        r.tasks.insert(task.id.to_string(), known);
+        known(r, task);
     }
+}
+
+/// A task that is in; when it came is seen later.
+pub fn known(r: &mut Reference, task: &NewTask) {
+    let sealed = seal(task).expect("histories make sealable tasks");
+    let known = Known {
+        new: task.clone(),
+        header: sealed.header,
+        body: sealed.body,
+        seq: 0,
+        due: 0,
+        expires: 0,
+        life: Life::Waiting,
+        past: None,
+        indexed: false,
+        not_before: 0,
+    };
+    r.tasks.insert(task.id.to_string(), known);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidemill_common::book::Book;
 use tidemill_common::name::{AgentName, Fence, TaskId, WorkerId};
 use tidemill_common::store::{
-    Accepted, Applied, Cancelled, Claim, Claimed, Counts, Error, Lease, Offer, Renewed, Settle, SettleItem, Settled,
-    Status, Store, Swept,
+    Accepted, Applied, Cancelled, Claim, Claimed, Counts, Error, Lease, Offer, OwnedDelivery, Renewed, Settle,
+    SettleItem, Settled, Status, Store, Swept,
 };
 use tidemill_common::task::NewTask;
 
@@ -41,7 +41,7 @@ pub enum Answer {
     Renewed(Renewed),
     Swept(Swept),
     Reclaimed(u64, bool),
-    Owned(Vec<(TaskId, Fence)>),
+    Owned(Vec<OwnedDelivery>),
     Left(bool),
     Cancelled(Cancelled),
     Applied(Applied),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::broken::Broken;
+use super::broken::{Broken, known};
 use super::call::{Answer, Call};
 use super::reference::Reference;
 use super::rng::Rng;
@@ -59,8 +59,15 @@ impl Play<'_> {
         self.heal(rng)?;
         let after = self.w.snapshot()?;
         let Some(broken) = self.w.broken.take() else { return Ok(()) };
+        for task in &broken.perhaps {
+            let id = task.id.as_str();
+            let is_in = after.envelopes.contains_key(id) || after.outcomes.contains_key(id);
+            if is_in && !self.w.r.tasks.contains_key(id) {
+                known(&mut self.w.r, task);
+            }
+        }
         nothing_else_is_lost(&self.w.r, &broken.tail, &broken.before, &after)?;
-        self.rebuild(&broken.tail, &after)?;
+        self.rebuild(&broken, &after)?;
         self.w.look()?;
         self.begin_one(rng, 7, false)?;
         self.begin_one(rng, 3, false).map(|_| ())
@@ -93,6 +100,7 @@ impl Play<'_> {
     fn put_back(&mut self) -> Verdict {
         let Some(broken) = &mut self.w.broken else { return Ok(()) };
         let (tail, deleted, saved) = (broken.tail.clone(), broken.deleted, broken.saved.take());
+        let broken_ttl = broken.before.keys.get(&tail).map_or(0, |k| k.ttl.max(0));
         self.w.note(|| format!("{tail} is put back"));
         if deleted {
             return Ok(());
@@ -100,7 +108,8 @@ impl Play<'_> {
         self.w.raw(&["DEL"], &tail, &[])?;
         if let Some(saved) = saved {
             let key = self.w.key(&tail);
-            let reply = self.w.bytes(&[b"RESTORE", key.as_bytes(), b"0", &saved])?;
+            let ttl = broken_ttl.to_string();
+            let reply = self.w.bytes(&[b"RESTORE", key.as_bytes(), ttl.as_bytes(), &saved])?;
             ensure!(reply.as_error().is_none(), "{tail} cannot be put back: {reply:?}");
         }
         let refused = self.w.broken.as_mut().map(|b| std::mem::take(&mut b.refused)).unwrap_or_default();

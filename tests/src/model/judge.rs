@@ -175,9 +175,8 @@ fn renew(r: &mut Reference, worker: usize, lease_ms: u64, begin: bool, may_sweep
     }
     r.fleet.workers[worker].known = Lease::Until(now + lease_ms);
     let fleet = &mut r.fleet;
-    // Nobody has renewed or swept for long: the server was away, and those who live get half a lease to say so.
-    let beat = fleet.beat.unwrap_or(now).max(fleet.last.unwrap_or(0));
-    if now.saturating_sub(beat) > lease_ms * 3 / 4 {
+    // Nobody has renewed for long: the server was away, and those who live get half a lease to say so.
+    if now.saturating_sub(fleet.beat.unwrap_or(now)) > lease_ms * 3 / 4 {
         fleet.grace = now + lease_ms / 2;
     }
     fleet.beat = Some(now);
@@ -255,9 +254,14 @@ fn drop_old_dead(r: &mut Reference) {
 
 fn own(r: &Reference, worker: usize, answer: &Answer) -> Verdict {
     let Answer::Owned(list) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
-    let got: BTreeSet<(String, u64)> = list.iter().map(|(id, fence)| (id.to_string(), fence.0)).collect();
+    let got: BTreeSet<(String, u64)> = list.iter().map(|d| (d.id.to_string(), d.fence.0)).collect();
     let runs = r.running_of(worker);
     ensure!(got == runs && got.len() == list.len(), "w{worker} owns {list:?}, expected {runs:?}");
+    for d in list {
+        let called_off =
+            r.tasks.get(d.id.as_str()).is_some_and(|t| matches!(&t.life, Life::Running(run) if run.cancel));
+        ensure!(d.called_off == called_off, "{d:?}, and a call off is {called_off}");
+    }
     Ok(())
 }
 

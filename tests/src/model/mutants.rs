@@ -42,8 +42,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "settle: the entry is not deleted",
         edits: &[edit(
-            "call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end\nfinish_flush() flush()\nlocal reply",
-            "call('XACK', key, 'w', unpack(entries)) end\nfinish_flush() flush()\nlocal reply",
+            "call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end\nwrite() finish_flush()\nlocal reply",
+            "call('XACK', key, 'w', unpack(entries)) end\nwrite() finish_flush()\nlocal reply",
         )],
     },
     Mutant {
@@ -97,7 +97,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "line: overtaken at submit",
-        edits: &[edit("if g.head and g.head < h.place then return park(g, h, id) end", "")],
+        edits: &[edit("if g.head and g.head < h.place then return join(g, h, id) end", "")],
     },
     Mutant {
         name: "line: overtaken at admission",
@@ -148,11 +148,8 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant { name: "claim: a lost answer is not given again", edits: &[edit("if again then return again end", "")] },
     Mutant {
-        name: "claim: one that was cut short is not known to sleep",
-        edits: &[edit(
-            "if C.n < C.most and not C.lone then call('SADD', IDLE",
-            "if C.n < C.most and C.looks > 0 and not C.lone then call('SADD', IDLE",
-        )],
+        name: "claim: one that was cut short is not told so",
+        edits: &[edit("(C.looks <= 0 or C.ghosts <= 0) and 1 or 0", "0")],
     },
     Mutant {
         name: "claim: an agent's line wakes nobody by name",
@@ -203,10 +200,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ends: an idempotency key lives for ever",
-        edits: &[edit(
-            "and t.outcome ~= 'dead' then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  if not (t",
-            "and false then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  if not (t",
-        )],
+        edits: &[edit("if h.key ~= '' then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  end", "end")],
     },
 ];
 

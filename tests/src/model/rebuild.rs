@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::Verdict;
+use tidemill_common::book::Book;
+
+use super::broken::Broken;
 use super::fleet::Fleet;
-use super::reference::{End, KeyOwner, Known, Life, Past};
+use super::reference::{End, KEY_MS, KeyOwner, Known, Life, Past};
 use super::snapshot::Snapshot;
 use super::steps::Play;
-use super::tasks::AGENTS;
 use super::wire::{At, Envelope};
 
 /// Keys that say what no other key says.
@@ -15,7 +17,7 @@ const KEPT: &[&str] = &["j:", "b:", "k:", "r:", "book", "qs", "meta", "log", "de
 
 impl Play<'_> {
     /// Makes places, marks and counters anew; nobody runs anything, and there are no workers.
-    pub fn rebuild(&mut self, tail: &str, s: &Snapshot) -> Verdict {
+    pub fn rebuild(&mut self, broken: &Broken, s: &Snapshot) -> Verdict {
         self.w.note(|| "rebuild".into());
         for tail in s.keys.keys().filter(|t| !KEPT.iter().any(|k| t == k || (k.ends_with(':') && t.starts_with(k)))) {
             // What has passed a rate stays on record, so that its promise holds.
@@ -29,7 +31,7 @@ impl Play<'_> {
             worker.well = false;
             worker.held.clear();
         }
-        self.w.r.gates.forget(tail.strip_prefix("g:"));
+        self.w.r.gates.forget(broken.tail.strip_prefix("g:"));
         self.w.r.waits.clear();
         self.w.r.woken.clear();
         self.w.r.orders.clear();
@@ -38,12 +40,22 @@ impl Play<'_> {
         self.places_anew()?;
         self.counters_anew(s)?;
         self.keys_from(s)?;
-        if !s.keys.contains_key("book") {
-            self.w.r.set_book(tidemill_common::book::Book::default());
-        }
-        self.w.r.unrefreshed = false;
-        let _ = AGENTS;
+        self.book_from(broken, s);
         Ok(())
+    }
+
+    /// The book that is in force: none when it was deleted.
+    fn book_from(&mut self, broken: &Broken, s: &Snapshot) {
+        let field = |name: &str| {
+            s.hashes.get("book").and_then(|h| h.get(name)).map(|v| String::from_utf8_lossy(v).into_owned())
+        };
+        let sent = broken.books.iter().chain([&self.w.r.book]);
+        let in_force = |book: &&Book| {
+            field("revision") == Some(book.revision.to_string()) && field("print") == Some(book.compile().print)
+        };
+        let book = sent.cloned().collect::<Vec<_>>().iter().find(in_force).cloned().unwrap_or_default();
+        self.w.r.set_book(book);
+        self.w.r.unrefreshed = false;
     }
 
     /// The reference's tasks, by what is there.
@@ -80,7 +92,9 @@ impl Play<'_> {
             self.w.r.tasks.iter().filter(|(_, t)| t.is_kept()).map(|(id, t)| (t.seq, id.clone())).collect();
         live.sort();
         for (seq, id) in live {
-            let task = self.w.r.tasks[&id].clone();
+            let task = self.w.r.tasks.get_mut(&id).expect("it is known");
+            task.not_before = if task.due > now { task.due } else { 0 };
+            let task = task.clone();
             if let Some(order) = task.new.order_key.as_ref().filter(|_| task.leads()) {
                 self.w.raw(&["ZADD"], &format!("o:{order}"), &[&seq.to_string(), &id])?;
                 self.w.r.orders.entry(order.clone()).or_default().insert((seq, id.clone()));
@@ -102,7 +116,6 @@ impl Play<'_> {
                 let key = self.w.key("s:first");
                 let generation = u32::try_from(seq & 0xFFFF_FFFF).unwrap_or(0).to_be_bytes();
                 self.w.bytes(&[b"XADD", key.as_bytes(), b"*", &generation, id.as_bytes()])?;
-                self.w.r.tasks.get_mut(&id).expect("it is known").not_before = 0;
             }
         }
         Ok(())
@@ -143,22 +156,30 @@ impl Play<'_> {
             let rest = tail[2..].split_once(':').and_then(|(n, rest)| rest.split_at_checked(n.parse().ok()?));
             let (Some((tenant, key)), Some((id, print))) = (rest, value.split_at_checked(64)) else { continue };
             let id = String::from_utf8_lossy(id).trim().to_owned();
-            let (text, lives) = (|b: &[u8]| String::from_utf8_lossy(b).into_owned(), s.envelopes.contains_key(&id));
+            let owns = |t: &Known| t.is_kept() && t.new.tenant == tenant && t.new.key.as_deref() == Some(key);
+            let lives = self.w.r.tasks.get(&id).is_some_and(owns);
             let ttl = s.keys[tail].ttl;
-            let until = u64::try_from(ttl).ok().map(|ttl| self.w.r.age + ttl);
+            let mut until = u64::try_from(ttl).ok().map(|ttl| self.w.r.age + ttl);
+            if !lives && until.is_none() {
+                // It was out of reach when its task ended.
+                self.w.raw(&["PEXPIRE"], tail, &[&KEY_MS.to_string()])?;
+                until = Some(self.w.r.age + KEY_MS);
+            }
             // A live task owns its key for as long as it lives.
             if lives && until.is_some() {
                 self.w.raw(&["PERSIST"], tail, &[])?;
             }
-            let owner = KeyOwner { id, fingerprint: text(print), until: until.filter(|_| !lives) };
+            let owner = KeyOwner {
+                id,
+                fingerprint: String::from_utf8_lossy(print).into_owned(),
+                until: until.filter(|_| !lives),
+            };
             self.w.r.keys.insert((tenant.to_owned(), key.to_owned()), owner);
         }
-        self.w.r.queues = s.sets.get("qs").cloned().unwrap_or_default();
-        for task in self.w.r.tasks.values_mut().filter(|t| t.is_kept()) {
-            let key = task.new.key.as_ref().map(|k| (task.new.tenant.clone(), k.clone()));
-            if key.is_some_and(|k| self.w.r.keys.get(&k).is_none_or(|o| o.id != task.new.id.as_str())) {
-                task.owns_no_key = true;
-            }
+        let named = self.w.r.tasks.values().filter(|t| t.is_kept()).map(|t| t.new.queue.to_string());
+        self.w.r.queues = s.sets.get("qs").cloned().unwrap_or_default().into_iter().chain(named).collect();
+        for queue in self.w.r.queues.clone() {
+            self.w.raw(&["SADD"], "qs", &[&queue])?;
         }
         let stray: Vec<&String> =
             s.at.keys().filter(|id| !self.w.r.tasks.get(*id).is_some_and(|t| t.past.is_some())).collect();
@@ -172,7 +193,6 @@ impl Play<'_> {
 /// A task whose envelope is here waits, unless it has a record of its death.
 fn waits_or_dead(task: &mut Known, envelope: &Envelope, at: Option<&At>, outcome: Option<End>) {
     (task.seq, task.due, task.expires) = (envelope.seq, envelope.due, envelope.expires);
-    task.not_before = envelope.due;
     task.past = at.map(|a| Past {
         attempts: a.attempts,
         losses: a.losses,

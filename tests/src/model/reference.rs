@@ -84,8 +84,6 @@ pub struct Known {
     pub indexed: bool,
     /// Not before this, server ms; 0 once that has come, also if the clock goes back again.
     pub not_before: u64,
-    /// Its idempotency key was deleted, and may be another's by now.
-    pub owns_no_key: bool,
 }
 
 impl Known {
@@ -261,9 +259,6 @@ impl Reference {
         }
         let first = self.now.max(self.seq + 1);
         self.seq = first + tasks.len() as u64 - 1;
-        for task in tasks.iter().filter(|t| is_readable(t)) {
-            self.queues.insert(task.queue.to_string());
-        }
         tasks.iter().zip(first..).map(|(task, seq)| self.accept_one(task, seq, most)).collect()
     }
 
@@ -298,7 +293,6 @@ impl Reference {
             past: None,
             indexed: task.start_within.is_some(),
             not_before: if task.delay.is_zero() { 0 } else { now + ms(task.delay) },
-            owns_no_key: false,
         };
         if most > 0 && self.waiting_in(&known.waits_field()) >= most {
             return Accepted::Full;
@@ -309,6 +303,7 @@ impl Reference {
         if let Some(order) = &task.order_key {
             self.orders.entry(order.clone()).or_default().insert((seq, id.to_owned()));
         }
+        self.queues.insert(task.queue.to_string());
         self.tasks.insert(id.to_owned(), known);
         Accepted::New(task.id.clone())
     }

@@ -68,6 +68,10 @@ fn play(host: &mut Host, plan: &Plan, watch: Watch) -> (Result<Done, Violation>,
     };
     let mut play = Play::new(world);
     let result = play.steps(plan).and_then(|()| play.drain(&mut Rng::new(plan.seed ^ 0xD7A1)));
+    if result.is_err() && watch.trace {
+        let shard = play.w.snapshot().map(|s| s.shown()).unwrap_or_default();
+        play.w.trace.extend(shard);
+    }
     let done = Done { histories: 1, calls: play.w.calls, checks: play.w.checked, tasks: play.w.r.tasks.len() as u64 };
     (result.map(|()| done), std::mem::take(&mut play.w.trace))
 }

@@ -181,8 +181,32 @@ impl Snapshot {
         self.zsets.get(tail).map_or(&[], |v| v)
     }
 
-    pub fn hash_text(&self, tail: &str, field: &str) -> Option<String> {
-        self.hashes.get(tail)?.get(field).map(|v| String::from_utf8_lossy(v).into_owned())
+    /// What is in it, but for payloads: for people.
+    pub fn shown(&self) -> Vec<String> {
+        let mut lines = vec!["the shard:".to_owned()];
+        lines.extend(self.zsets.iter().map(|(tail, v)| format!("{tail}: {v:?}")));
+        lines.extend(self.sets.iter().map(|(tail, v)| format!("{tail}: {v:?}")));
+        lines.extend(self.lists.iter().map(|(tail, v)| format!("{tail}: {v:?}")));
+        lines.extend(self.slots.iter().map(|(gate, v)| format!("g:{gate}: {v:?}")));
+        lines.extend(self.rows.iter().map(|(id, v)| format!("run {id}: {v:?}")));
+        lines.extend(self.at.iter().map(|(id, v)| format!("at {id}: {v:?}")));
+        let plain = self
+            .hashes
+            .iter()
+            .filter(|(tail, _)| !["run", "at", "op"].contains(&tail.as_str()) && !tail.starts_with("g:"));
+        for (tail, fields) in plain {
+            let all: Vec<String> = fields.iter().map(|(f, v)| format!("{f}={}", String::from_utf8_lossy(v))).collect();
+            lines.push(format!("{tail}: {}", all.join(" ")));
+        }
+        for (tail, stream) in self.streams.iter().filter(|(tail, _)| *tail != "log") {
+            let entries: Vec<String> = stream
+                .entries
+                .iter()
+                .map(|(e, v)| format!("{e:?} {}", String::from_utf8_lossy(v.get(4..).unwrap_or_default())))
+                .collect();
+            lines.push(format!("{tail}: last {:?} entries {entries:?} pending {:?}", stream.last, stream.pending));
+        }
+        lines
     }
 
     /// The keys of one kind of zset, by what follows the stem: lines, order lists.

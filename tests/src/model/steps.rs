@@ -368,7 +368,7 @@ impl<'h> Play<'h> {
     fn own(&mut self, rng: &mut Rng, worker: usize) -> Verdict {
         let Some(Answer::Owned(list)) = self.send(rng, &Call::Own { worker })? else { return Ok(()) };
         let w = &mut self.w.r.fleet.workers[worker];
-        let owned: std::collections::BTreeSet<_> = list.iter().map(|(id, f)| (id.to_string(), f.0)).collect();
+        let owned: std::collections::BTreeSet<_> = list.iter().map(|d| (d.id.to_string(), d.fence.0)).collect();
         let unknown: Vec<_> = owned.difference(&w.held).cloned().collect();
         w.held.retain(|d| owned.contains(d));
         self.hand_back(rng, worker, &unknown)

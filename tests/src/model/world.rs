@@ -290,7 +290,7 @@ fn shown(answer: &Answer) -> String {
         Answer::Claimed(c) => {
             let all: Vec<_> =
                 c.deliveries.iter().map(|d| format!("{} f{} a{} l{}", d.id, d.fence.0, d.attempt, d.losses)).collect();
-            format!("claimed [{}] due {} lone {}", all.join(", "), c.next_due_ms, c.lone_work)
+            format!("claimed [{}] due {} lone {} cut {}", all.join(", "), c.next_due_ms, c.lone_work, c.cut_short)
         }
         other => format!("{other:?}"),
     }

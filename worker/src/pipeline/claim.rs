@@ -3,7 +3,7 @@
 //! - *It guarantees* one claim in flight, whose sequence grows only after an answer: the same claim sent again gets the same
 //!   deliveries. It never asks for more than there is room for.
 //! - *It refuses* to poll. It asks when there may be work that this worker has room for: it begins; somebody rang; the last claim came
-//!   back full; something has become due; an agent that was full has room again. A claim that returned fewer tasks than it asked for
+//!   back full or was cut short; something has become due; an agent that was full has room again. A claim that returned fewer tasks than it asked for
 //!   has marked this worker as asleep in Redis, so that from then on a bell, or the timer, says when to ask again.
 //! - *A ring heard without room* is passed on by a claim for nothing: its script rings again if somebody else sleeps. That happens at
 //!   most once each time the worker fills up, since the ear then listens without the bell.
@@ -213,7 +213,7 @@ impl Claims {
         let got = u32::try_from(claimed.deliveries.len()).unwrap_or(u32::MAX);
         self.backlog = got >= ask.most && ask.most > 0;
         // Whoever made us hungry while the claim was on its way may have come too late for it.
-        self.hungry |= self.backlog;
+        self.hungry |= self.backlog || claimed.cut_short;
         self.set_timer(ask, &claimed, now);
         tracing::trace!(
             sequence = ask.sequence,

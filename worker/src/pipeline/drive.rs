@@ -202,7 +202,7 @@ impl Pipeline {
         }
         if !self.ear_waits {
             let bell = serving && !self.options.lone && self.claims.asleep(&self.desk) && self.desk.room() > 0;
-            if self.ear.want(&self.id, bell) {
+            if self.ear.want(&self.id, bell, now) {
                 self.nudge();
             }
         }

@@ -6,7 +6,7 @@
 //! - *Asleep with room*: control list and bell. A ring means that there may be work.
 //! - *Otherwise* (no room, or busy claiming): the control list alone, so that rings go to those who can use them. When such a worker
 //!   falls asleep, its read would miss the bell until its time is up; so it nudges itself with a note on its own list, which ends the
-//!   round at once.
+//!   round at once. A note may be lost with the server's data before it is read: while the round does not end, another is sent.
 //! - A worker that fills up while its read is on the bell may take one ring that it cannot use. It passes it on (see [`super::claim`]).
 //!
 //! After a ring the next round waits for the answer to the claim, which says what the worker will be: asleep again or full.
@@ -17,12 +17,15 @@ use std::time::Duration;
 use tidemill_common::name::WorkerId;
 use tidemill_common::store::{Bell, Error, Heard, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
 use super::Event;
 use crate::trouble::{Trouble, pause};
 
 /// How long one read blocks: an idle worker sends six of them a minute.
 pub(crate) const BLOCK: Duration = Duration::from_secs(10);
+/// How long a nudge has before another is sent.
+const NUDGE_AGAIN: Duration = Duration::from_secs(1);
 
 /// One read: whose control list, and whether the bell as well.
 type Round = (WorkerId, bool);
@@ -33,8 +36,8 @@ pub(crate) struct Ear {
     rounds: UnboundedSender<Round>,
     /// The read that is under way.
     round: Option<Round>,
-    /// The read under way has been told to end.
-    nudged: bool,
+    /// When the read under way was told to end.
+    nudged: Option<Instant>,
 }
 
 impl Ear {
@@ -45,12 +48,12 @@ impl Ear {
         events: UnboundedSender<Event>,
     ) -> (Self, impl Future<Output = ()>) {
         let (rounds, asked) = unbounded_channel();
-        (Self { rounds, round: None, nudged: false }, listen(store, trouble, asked, events))
+        (Self { rounds, round: None, nudged: None }, listen(store, trouble, asked, events))
     }
 
     /// Listens as is wanted now. True: the read under way listens to something else; nudge it to its end, on the list of the id that
     /// [`Self::listens_as`] says.
-    pub(crate) fn want(&mut self, who: &WorkerId, with_bell: bool) -> bool {
+    pub(crate) fn want(&mut self, who: &WorkerId, with_bell: bool, now: Instant) -> bool {
         match &self.round {
             None => {
                 self.round = Some((who.clone(), with_bell));
@@ -59,7 +62,11 @@ impl Ear {
             }
             // On the bell without need: left as it is, a ring will end it.
             Some((id, bell)) if id == who && (*bell || !with_bell) => false,
-            Some(_) => !std::mem::replace(&mut self.nudged, true),
+            Some(_) if self.nudged.is_some_and(|at| now < at + NUDGE_AGAIN) => false,
+            Some(_) => {
+                self.nudged = Some(now);
+                true
+            }
         }
     }
 
@@ -70,12 +77,12 @@ impl Ear {
 
     /// A nudge could not be sent: it may be tried again.
     pub(crate) fn nudge_failed(&mut self) {
-        self.nudged = false;
+        self.nudged = None;
     }
 
     /// The read has ended. True: it was on the bell, and a ring may be one of the bell's.
     pub(crate) fn ended(&mut self) -> bool {
-        self.nudged = false;
+        self.nudged = None;
         self.round.take().is_some_and(|(_, bell)| bell)
     }
 }

@@ -46,9 +46,9 @@ mod testing;
 
 use std::sync::Arc;
 
-use tidemill_common::name::{Fence, TaskId, WorkerId};
+use tidemill_common::name::{Fence, WorkerId};
 use tidemill_common::store::{
-    self, Accepted, Claimed, Clock, Error as StoreError, Heard, RedisOptions, Renewed, Settled as How,
+    self, Accepted, Claimed, Clock, Error as StoreError, Heard, OwnedDelivery, RedisOptions, Renewed, Settled as How,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, watch};
@@ -89,7 +89,7 @@ pub(crate) enum Event {
     /// The answer to a renewal, and when that was sent.
     Renewed(u32, Instant, Result<Renewed, StoreError>),
     /// What we own, as Redis says.
-    Owned(u32, Option<Vec<(TaskId, Fence)>>),
+    Owned(u32, Option<Vec<OwnedDelivery>>),
     /// The ear's round has ended.
     Heard(Result<Heard, StoreError>),
     /// The ear could not be nudged.

@@ -6,15 +6,16 @@
 //!   on its way. So it waits until every claim sent before then is answered, and compares again. Claims sent later are in no page.
 //! - What is settled while the pages come in is on them and not held any more: the desk remembers it meanwhile. (Should one slip
 //!   through, handing it back is stale and changes nothing.)
+//! - What was called off is stopped here if the note about it never came.
 
 use std::time::Duration;
 
 use tidemill_common::name::{Fence, TaskId};
-use tidemill_common::store::{SettleItem, Verb};
+use tidemill_common::store::{OwnedDelivery, SettleItem, Verb};
 use tokio::time::Instant;
 
 use super::claim::Claims;
-use super::desk::Desk;
+use super::desk::{Desk, Why};
 
 /// When to compare, and what was found.
 #[derive(Debug)]
@@ -49,14 +50,19 @@ impl Own {
     /// Takes the pages in; none: they could not be had.
     pub(crate) fn answered(
         &mut self,
-        owned: Option<Vec<(TaskId, Fence)>>,
+        owned: Option<Vec<OwnedDelivery>>,
         desk: &mut Desk,
         claims: &Claims,
         now: Instant,
     ) {
         self.in_flight = false;
         self.next = now + self.every;
-        let strange: Vec<_> = owned.unwrap_or_default().into_iter().filter(|(_, fence)| !desk.knows(*fence)).collect();
+        let owned = owned.unwrap_or_default();
+        for delivery in owned.iter().filter(|delivery| delivery.called_off) {
+            desk.stop(delivery.fence, Why::CalledOff);
+        }
+        let strange = owned.into_iter().filter(|delivery| !desk.knows(delivery.fence));
+        let strange: Vec<_> = strange.map(|delivery| (delivery.id, delivery.fence)).collect();
         if strange.is_empty() {
             desk.watch_closed(false);
         } else {
@@ -87,8 +93,8 @@ mod tests {
     use crate::options::Order;
     use crate::pipeline::testing::{MS, answer, desk, end};
 
-    fn owned(fence: Fence) -> (TaskId, Fence) {
-        (TaskId::generate(), fence)
+    fn owned(fence: Fence) -> OwnedDelivery {
+        OwnedDelivery { id: TaskId::generate(), fence, called_off: false }
     }
 
     #[test]
@@ -118,5 +124,19 @@ mod tests {
             [(lost, Verb::Release)]
         );
         assert!(!own.next(&mut desk, now) && own.next(&mut desk, now + 1_000 * MS));
+    }
+
+    #[test]
+    fn a_call_off_whose_note_was_lost_is_heard_of_here() {
+        let (mut claims, mut desk, now) = (Claims::new(Order::Weighted, false), desk(2, false), Instant::now());
+        let mut own = Own::new(1_000 * MS, now);
+        let ask = claims.next(&desk, now).unwrap();
+        let runs = answer(&mut claims, &mut desk, &ask, &["a"; 2], None, now);
+        let now = now + 1_000 * MS;
+        assert!(own.next(&mut desk, now));
+        let page = [(0, true), (1, false)]
+            .map(|(n, called_off)| OwnedDelivery { called_off, ..owned(runs[n].ticket.fence()) });
+        own.answered(Some(page.into()), &mut desk, &claims, now);
+        assert!(runs[0].stop.is_cancelled() && !runs[1].stop.is_cancelled());
     }
 }

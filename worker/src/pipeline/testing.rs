@@ -38,7 +38,13 @@ pub(crate) fn delivery(agent: &str, fence: u64) -> Delivery {
 }
 
 pub(crate) fn claimed(deliveries: Vec<Delivery>, due_in: Option<u64>) -> Result<Claimed, Error> {
-    Ok(Claimed { deliveries, now_ms: 1_000, next_due_ms: due_in.map_or(0, |ms| 1_000 + ms), lone_work: false })
+    Ok(Claimed {
+        deliveries,
+        now_ms: 1_000,
+        next_due_ms: due_in.map_or(0, |ms| 1_000 + ms),
+        lone_work: false,
+        cut_short: false,
+    })
 }
 
 /// Answers a claim with tasks of these agents, and opens them.
