@@ -10,7 +10,6 @@ for i = 9, #ARGV, 2 do rooms[ARGV[i]] = tonumber(ARGV[i + 1]) end
 if (tonumber(call('ZSCORE', W, me) or '0') or 0) <= 0 then return { 'gone' } end
 local again = replay(me, seq)
 if again then return again end
-call('SREM', IDLE, me)
 if not lone then promote(math.max(16, most)) end
 place_flush()                                                      -- what was promoted is seen below
 RING = false
@@ -19,15 +18,15 @@ claim_open(me, most, rooms, lone)
 if lone then
   take_line('want:*', 1)
 else
-  take_stream(FIRST, 'f', math.ceil(most / 2))
-  take_wanted(math.ceil(most / 2))
+  local none_lost = take_stream(FIRST, 'f', math.ceil(most / 2))
+  local none_wanted = take_wanted(math.ceil(most / 2))
   for pass = 1, 2 do
     for i, prio in ipairs(PRIOS) do
       local quota = pass == 1 and tonumber(ARGV[4 + i]) or most
-      if quota > 0 then take_priority(prio, quota) end
+      if quota > 0 and not DRY[prio] then take_priority(prio, quota) end
     end
   end
-  take_stream(FIRST, 'f', most)
-  take_wanted(most)
+  if not none_lost then take_stream(FIRST, 'f', most) end
+  if not none_wanted then take_wanted(most) end
 end
 return claim_close(seq)

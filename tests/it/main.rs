@@ -5,6 +5,7 @@
 mod cases;
 mod docs;
 mod lab;
+mod lua;
 mod model;
 
 use tidemill_tests::server::{self, Reply};

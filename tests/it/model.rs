@@ -2,21 +2,17 @@
 //!
 //! `SEED=…` runs one history again, with every state looked at; `cargo xtask model` runs as many as one likes.
 
-use std::thread;
-
 use tidemill_tests::model::{Done, Host, Sort, history, only};
 
-/// Histories of the suite, over both threads.
-const HISTORIES: u64 = 2_000;
+/// Histories of each test here. Two thousand in all; they run beside each other.
+const HISTORIES: u64 = 500;
 /// Of a hundred scripts, after how many the whole state is looked at.
-const CHECKS_PERCENT: u64 = 10;
-/// Servers side by side: one a core.
-const THREADS: u64 = 2;
+const CHECKS_PERCENT: u64 = 5;
 
-fn run(from: u64, many: u64) -> Done {
+fn run(from: u64) {
     let mut host = Host::start(&[]);
     let mut all = Done::default();
-    for seed in from..from + many {
+    for seed in from..from + HISTORIES {
         let done =
             history(&mut host, Sort::Strict, seed, CHECKS_PERCENT, true).unwrap_or_else(|failure| panic!("{failure}"));
         all.histories += 1;
@@ -24,7 +20,8 @@ fn run(from: u64, many: u64) -> Done {
         all.checks += done.checks;
         all.tasks += done.tasks;
     }
-    all
+    assert_eq!(all.histories, HISTORIES);
+    println!("seeds from {from}: {all:?}");
 }
 
 #[test]
@@ -34,11 +31,20 @@ fn random_histories_keep_every_promise() {
         only(&mut Host::start(&[]), Sort::Strict, seed, steps).unwrap_or_else(|failure| panic!("{failure}"));
         return;
     }
-    let each = HISTORIES / THREADS;
-    let threads: Vec<_> = (0..THREADS).map(|n| thread::spawn(move || run(1 + n * each, each))).collect();
-    for thread in threads {
-        let done = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        assert_eq!(done.histories, each);
-        println!("{done:?}");
-    }
+    run(1);
+}
+
+#[test]
+fn more_random_histories() {
+    run(10_001);
+}
+
+#[test]
+fn still_more_random_histories() {
+    run(20_001);
+}
+
+#[test]
+fn and_yet_more_random_histories() {
+    run(30_001);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{shell, test, tidy, tools};
+use crate::{model, shell, test, tidy, tools};
 
 /// One step: its name, what it is for, and how to do it.
 type Step = (&'static str, &'static str, fn() -> Result<()>);
@@ -17,6 +17,7 @@ const STEPS: &[Step] = &[
     ("deny", "licences, sources and versions of dependencies", deny),
     ("clippy", "lints, as errors", clippy),
     ("test", "all tests", tests),
+    ("valkey", "the model test on Valkey, where the tests ran on Redis", model::on_valkey),
     ("doctest", "examples in the documentation", test::doctests),
     ("doc", "the documentation builds, private items too", doc),
 ];

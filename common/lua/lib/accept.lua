@@ -36,6 +36,7 @@ local function refusal(h, id, print_, most)
   if not queue_known(h.queue) then return 'u' end
   if h.key ~= '' then
     local first = KEYED[key_of(h)] or call('GET', key_of(h))
+    if first and call('EXISTS', J .. id) == 1 then return 'd' .. id end -- it is in, whoever has the key now
     if first then return (string.sub(first, 65) == print_ and 'd' or 'c') .. string.gsub(string.sub(first, 1, 64), ' ', '') end
   end
   if most > 0 then

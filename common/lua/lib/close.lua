@@ -25,7 +25,7 @@ local function claim_close(seq)
   for key, entries in pairs(C.acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
   finish_flush()
   -- whoever got less than it asked for sleeps; one that was cut short is to ask again at once, since a ring may wake one who cannot
-  if C.n < C.most and not C.lone then call('SADD', IDLE, C.me) end
+  call(C.n < C.most and not C.lone and 'SADD' or 'SREM', IDLE, C.me)
   if C.n >= C.most then RING = true end
   for name in pairs(LINE_ADD) do
     local agent = string.match(name, '^want:([^*].*)$')

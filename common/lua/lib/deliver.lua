@@ -6,9 +6,11 @@ local SUSPECT = 2                                                  -- losses aft
 local INFO = {}                                                    -- header bytes -> what they say, and the rules: read once a claim
 
 local function claim_open(me, most, rooms, lone)
+  -- mostly there is none of these: one look says so
+  local odd = call('EXISTS', AT, B .. ':wants', unpack(READY)) > 0
   local fence = math.max((tonumber(call('HGET', N, 'fence') or '0') or 0) + 1, us)
-  C = { me = me, most = most, rooms = rooms, lone = lone, n = 0, looks = 2 * most + 16, ghosts = 256, fence = fence, acks = {},
-    run = {}, ids = {}, out = { 'ok', now, 0, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, ats = call('EXISTS', AT) == 1 }
+  C = { me = me, most = most, rooms = rooms, lone = lone, n = 0, looks = most + math.min(most + 16, 64), ghosts = 256, fence = fence, acks = {},
+    run = {}, ids = {}, out = { 'ok', now, 0, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, odd = odd, ats = odd and call('EXISTS', AT) == 1 }
 end
 local function drop(key, entry) local a = C.acks[key] or {} a[#a + 1] = entry C.acks[key] = a end
 

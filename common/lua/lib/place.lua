@@ -1,5 +1,7 @@
 -- place: where a waiting task goes. Exactly one of: the schedule, behind its order key's head, a line, its stream.
 local TAKEN, JOINS, NEXT = {}, {}, nil                             -- for the rescue: keys made, lines joined, who is being placed
+local READY, SOONEST = {}, nil                                     -- due ms of the schedule's first, unless it has changed
+for i, p in ipairs(PRIOS) do READY[i] = B .. ':ready:' .. p end
 local FRESH = {}                                                   -- prio -> { 0, queue, ... }: streams that have unread entries
 local function into_stream(queue, prio, gen, id)
   call('XADD', stream_of(queue, prio), '*', pack('>I4', gen), id)
@@ -13,6 +15,7 @@ local function into_first(h, id)
 end
 local function schedule(id, due)
   call('ZADD', Z, num(due), id)
+  SOONEST = nil
   if call('ZRANGE', Z, 0, 0)[1] == id then RING = true end    -- a new earliest: sleepers must set their timers anew
 end
 local function join(g, h, id)
@@ -58,7 +61,12 @@ local function order_ended(h, id)
   elseif call('ZREM', O .. h.order, id) == 1 then count('behind', -1) end
 end
 
+local function soonest()
+  SOONEST = SOONEST or tonumber(call('ZRANGE', Z, 0, 0, 'WITHSCORES')[2]) or math.huge
+  return SOONEST
+end
 local function promote(most)
+  if soonest() > now then return 0 end
   local due = call('ZRANGEBYSCORE', Z, '-inf', num(now), 'LIMIT', 0, most)
   local gone = {}
   for _, id in ipairs(due) do                                      -- one that cannot be placed now stays due, alone
@@ -66,10 +74,12 @@ local function promote(most)
     if ok and pcall(h and into_queue or quarantine, h or id, id) then gone[#gone + 1] = id end
   end
   if #gone > 0 then call('ZREM', Z, unpack(gone)) end
+  SOONEST = nil
   return #gone
 end
 -- Takes a waiting task out of wherever it is; its stream entry, if any, becomes a ghost.
 local function lift(h, id)
+  SOONEST = nil
   if call('ZREM', Z, id) == 1 or unpark(id) then return end
   local parked = call('HGET', PARK, id)
   if parked then
@@ -90,9 +100,9 @@ local function place_flush()
 end
 -- When something becomes due next: the schedule or a gate. 0: nothing.
 local function next_due()
-  local due = tonumber(call('ZRANGE', Z, 0, 0, 'WITHSCORES')[2]) or math.huge
-  for _, p in ipairs(PRIOS) do
-    due = math.min(due, tonumber(call('ZRANGE', B .. ':ready:' .. p, 0, 0, 'WITHSCORES')[2]) or math.huge)
+  local due = soonest()
+  for i = 1, call('EXISTS', unpack(READY)) > 0 and #READY or 0 do
+    due = math.min(due, tonumber(call('ZRANGE', READY[i], 0, 0, 'WITHSCORES')[2]) or math.huge)
   end
   return due == math.huge and 0 or due
 end

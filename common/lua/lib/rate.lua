@@ -10,17 +10,17 @@ local function rate_slot(state, i)
   return #state >= at + 7 and unpack_('>d', state, at) or 0
 end
 
--- every admission that a state remembers, as {time us, units}, oldest first; bucket units count from the bucket's end
+-- every admission that a state remembers, as {time us, units, bucket}, oldest first; bucket units count from the bucket's end
 local function rate_events(state, window, cursor, sum)
   local ring, ev = sum < 0, {}
   local n = ring and -sum or BUCKETS
   for i = 1, n do
     local v = rate_slot(state, (cursor + (ring and i - 1 or i)) % n)
-    if v > 0 then ev[#ev + 1] = ring and { math.min(v, us), 1 } or { math.min(us, (cursor - n + i + 1) * window / 60), v } end
+    if v > 0 then ev[#ev + 1] = ring and { math.min(v, us), 1 } or { math.min(us, (cursor - n + i + 1) * window / 60), v, cursor - n + i } end
   end
   return ev
 end
-local function rate_convert(r, ev)
+local function rate_convert(r, ev, same)                           -- same: buckets are as wide as before, and stay what they are
   local units, times = 0, {}
   for _, e in ipairs(ev) do if e[1] + r.window > us then units = units + e[2] end end
   r.ring, r.whole, r.changed = r.limit <= RING_MAX and units <= RING_MAX, true, true
@@ -34,7 +34,7 @@ local function rate_convert(r, ev)
   else
     r.cursor = math.floor(us / r.width)
     for _, e in ipairs(ev) do
-      local b = math.floor(e[1] / r.width)
+      local b = same and e[3] and math.min(e[3], r.cursor) or math.floor(e[1] / r.width)
       if b > r.cursor - BUCKETS then local s = b % BUCKETS r.slot[s] = (r.slot[s] or 0) + e[2] r.sum = r.sum + e[2] end
     end
   end
@@ -46,7 +46,7 @@ local function rate_load(gate, limit, window)
   if state and #state >= RATE_HEAD then
     local l, w, cursor, sum = unpack_('>dddd', state)
     local newest = sum < 0 and rate_slot(state, (cursor - 1) % -sum) or cursor * w / 60
-    if l ~= limit or w ~= window or newest - us > w / 60 then rate_convert(r, rate_events(state, w, cursor, sum))
+    if l ~= limit or w ~= window or newest - us > w / 60 then rate_convert(r, rate_events(state, w, cursor, sum), w == window)
     else r.state, r.cursor, r.sum, r.ring, r.size = state, cursor, math.max(sum, 0), sum < 0, -sum end
   elseif not r.ring then r.cursor = math.floor(us / r.width) end
   if not r.ring then                                               -- drop what has left the window

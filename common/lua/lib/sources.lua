@@ -31,7 +31,8 @@ end
 local function take_stream(key, src, k)
   local stop = C.n + k
   while C.n < stop and C.n < C.most and C.looks > 0 and C.ghosts > 0 do
-    local es = read_new(key, math.min(stop - C.n, C.most - C.n, C.looks))
+    local most = math.min(stop - C.n, C.most - C.n, C.looks)
+    local es = read_new(key, most)
     if #es == 0 then return true end
     local ids, envs = {}, {}
     for i, e in ipairs(es) do
@@ -51,10 +52,11 @@ local function take_stream(key, src, k)
         local g, wait, h = consider(id, env, ats[i], src, e[1])
         if g then
           drop(key, e[1])
-          if g ~= true then park(g, h, id, wait) end
+          if g ~= true then park(g, h, id, wait) C.looks = C.looks - 1 end -- as costly as two
         end
       end
     end
+    if #es < most then return true end
   end
   return false
 end
@@ -70,9 +72,9 @@ end
 local function take_line(name, k)
   local off = LINE_REM[name] and #LINE_REM[name] or 0
   local heads = call('ZRANGE', L .. name, off, off + math.min(k, 16, C.most - C.n) - 1, 'WITHSCORES')
-  local g, due, new, seen = gate(name), now, joined(name), #heads == 0
+  local g, due, seen = gate(name), now, #heads == 0
   for i = 1, #heads, 2 do
-    local id = heads[i]
+    local id, new = heads[i], joined(name)                          -- also by the end of the head before: its order key's next
     seen = new and new < tonumber(heads[i + 1])
     if seen then due = MARKS[name] or now break end                 -- who joined in this script comes first
     C.looks = C.looks - 1
@@ -85,6 +87,7 @@ local function take_line(name, k)
       local moves = string.byte(parked, 2) + 1
       leave_line(name, id)
       park(by, h, id, wait, moves)
+      C.looks = C.looks - 1
       if by.kind == 'w' or (wait and wait > 1e6) then unreserve(book_gates(h), id)
       elseif moves >= MOVES_MAX then reserve(book_gates(h), h, id) end
     end

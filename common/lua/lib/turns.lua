@@ -1,8 +1,10 @@
 -- turns: in which order a claim asks its sources.
 
--- The lines of agents that this claim offers.
+local DRY = {}                                                     -- priorities of which this claim has seen the end
+
+-- The lines of agents that this claim offers; true when there is no such line at all.
 local function take_wanted(k)
-  if call('EXISTS', B .. ':wants') == 0 then return end
+  if not C.odd or call('EXISTS', B .. ':wants') == 0 then return true end
   local names, stop = {}, C.n + k
   for agent, room in pairs(C.rooms) do if room > 0 then names[#names + 1] = agent end end
   if #names == 0 then return end
@@ -19,19 +21,23 @@ local function take_priority(prio, quota)
   local stop, live, ready = math.min(C.n + quota, C.most), B .. ':live:' .. prio, B .. ':ready:' .. prio
   while C.n < stop and C.looks > 0 and C.ghosts > 0 do
     local gates, queues = {}, call('ZRANGE', live, 0, 7)
-    for _, g in ipairs(call('ZRANGEBYSCORE', ready, '-inf', num(now), 'LIMIT', 0, 8 + C.nblocked)) do
+    for _, g in ipairs(C.odd and call('ZRANGEBYSCORE', ready, '-inf', num(now), 'LIMIT', 0, 8 + C.nblocked) or {}) do
       if not C.blocked[g] then gates[#gates + 1] = g end
     end
     local sources = #gates + #queues
-    if sources == 0 then return end
+    if sources == 0 then DRY[prio] = true return end
+    local emptied = 0
     local chunk = math.max(1, math.ceil((stop - C.n) / sources))
     for i = 1, math.max(#gates, #queues) do
       if gates[i] and C.n < stop and C.looks > 0 then take_line(gates[i], math.min(chunk, stop - C.n)) end
       if queues[i] and C.n < stop and C.looks > 0 then
         local empty = take_stream(stream_of(queues[i], prio), 'q', math.min(chunk, stop - C.n))
-        if empty then call('ZREM', live, queues[i])
+        if empty then
+          emptied = emptied + 1
+          call('ZREM', live, queues[i])
         elseif #queues > 1 then call('ZADD', live, num(us), queues[i]) end
       end
     end
+    if emptied == sources and emptied < 8 then DRY[prio] = true return end
   end
 end

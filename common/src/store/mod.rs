@@ -36,7 +36,7 @@ pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
 pub use operate::{Applied, Cancelled};
 #[cfg(feature = "test-clock")]
 pub use script::Edit;
-pub use script::{Clock, Script, all_texts};
+pub use script::{Clock, Script, all_texts, script_of};
 pub use settle::{Settle, SettleItem, Settled, Verb};
 pub use submit::{Accepted, SUBMIT_TASKS_MAX};
 

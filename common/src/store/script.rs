@@ -98,7 +98,13 @@ impl Scripts {
             } else {
                 body.to_owned()
             };
-            let text = format!("{first}\n{}{}{body}", PRELUDE.replace("--@clock", clock.line()), libs.concat());
+            // A function of its own around all but the prelude: what it takes from there it finds once. Inside one function each
+            // closure would search the list of all locals that are in use for it, at every call.
+            let text = format!(
+                "{first}\n{}return (function()\n{}{body}end)()\n",
+                PRELUDE.replace("--@clock", clock.line()),
+                libs.concat()
+            );
             let sha = fred::util::sha1_hash(&text);
             Script { name, text, sha }
         };
@@ -125,6 +131,13 @@ impl Scripts {
             nudge: script("nudge", true, &[], lua!("nudge")),
         }
     }
+}
+
+/// The script that a server names by its SHA-1 (in its SLOWLOG, say), if it is one of ours in this build.
+#[must_use]
+pub fn script_of(sha: &str) -> Option<&'static str> {
+    let mut scripts = Scripts::assemble(Clock::Server);
+    scripts.each().into_iter().find(|script| script.sha == sha).map(|script| script.name)
 }
 
 /// The whole text of every script, by name, as it is sent: for whoever checks or documents them.

@@ -89,7 +89,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "rate: an edit of the book forgets what has passed",
-        edits: &[edit("rate_convert(r, rate_events(state, w, cursor, sum))", "rate_convert(r, {})")],
+        edits: &[edit("rate_convert(r, rate_events(state, w, cursor, sum), w == window)", "rate_convert(r, {})")],
     },
     Mutant {
         name: "rate: an edit forgets what is above the new limit",

@@ -35,7 +35,7 @@ pub const TINY: &[Edit] = &[
         from: "local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 32",
         to: "local RING_MAX, BUCKETS, RATE_HEAD = 4, 61, 32",
     },
-    Edit { from: "looks = 2 * most + 16, ghosts = 256", to: "looks = most + 1, ghosts = 2" },
+    Edit { from: "looks = most + math.min(most + 16, 64), ghosts = 256", to: "looks = most + 1, ghosts = 2" },
     Edit { from: "call('ZRANGE', live, 0, 7)", to: "call('ZRANGE', live, 0, 0)" },
     Edit { from: "'LIMIT', 0, 8 + C.nblocked)", to: "'LIMIT', 0, 1 + C.nblocked)" },
     Edit { from: "math.min(k, 16, C.most - C.n)", to: "math.min(k, 2, C.most - C.n)" },
