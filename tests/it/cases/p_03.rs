@@ -92,15 +92,13 @@ async fn registers(lab: &Lab, name: &str, most: u32) -> usize {
     let lease = Lease { lease: lab.profile.lease, sweep_hold: lab.profile.sweep };
     lab.store().renew(&worker, lease, Some(std::slice::from_ref(&agent)), false).await.expect("it begins");
     let offers = [Offer { agent, room: most }];
-    let offers = if most == 0 { &[][..] } else { &offers[..] };
-    let claim = Claim { worker: &worker, sequence: 1, most: most.max(1), lone: false, shares: [most, 0, 0, 0], offers };
-    if most == 0 {
-        // Reads nothing; it is a consumer all the same.
-        let create = ["XGROUP", "CREATECONSUMER", &lab.key("s:first"), "w", worker.as_str()];
-        lab.raw(&create);
-        return 0;
+    let claim = Claim { worker: &worker, sequence: 1, most, lone: false, shares: [most, 0, 0, 0], offers: &offers };
+    let got = if most == 0 { 0 } else { lab.store().claim(&claim).await.expect("an answer").deliveries.len() };
+    if got == 0 {
+        // It has read nothing, which makes nobody a consumer on every server.
+        lab.raw(&["XGROUP", "CREATECONSUMER", &lab.key("s:first"), "w", worker.as_str()]);
     }
-    lab.store().claim(&claim).await.expect("an answer").deliveries.len()
+    got
 }
 
 /// A process that is frozen with two tasks in hand, which are added to `tasks`.
