@@ -23,14 +23,23 @@ local function forget_dead(id)
   if h.key ~= '' then call('PEXPIRE', key_of(h), num(KEY_MS)) end
   order_ended(h, id)
 end
--- Dead tasks leave after 90 days, or the oldest above 10,000; one held at the head of its order key stays. Each drop is an event.
+-- Dead tasks leave after 90 days, or the oldest above 10,000; one held at the head of its order key stays, and those behind it
+-- in age are looked at past it. Each drop is an event.
+local DEAD_PAGES = 16
 local function drop_old_dead(most)
-  local ids = call('ZRANGEBYSCORE', DEAD, '-inf', num(now - tonumber(DEAD_MS)), 'LIMIT', 0, most)
-  local over = call('ZCARD', DEAD) - DEAD_MAX
-  if #ids == 0 and over > 0 then ids = call('ZRANGE', DEAD, 0, math.min(over, most) - 1) end
-  for _, id in ipairs(ids) do
-    local h = stored(id)
-    if not (h and has(h.flags, F_HOLD)) then forget_dead(id) log_event('dropped', id) end
+  local old, over = num(now - tonumber(DEAD_MS)), call('ZCARD', DEAD) - DEAD_MAX
+  for page = 0, DEAD_PAGES - 1 do
+    local ids, dropped = call('ZRANGEBYSCORE', DEAD, '-inf', old, 'LIMIT', page * most, most), false
+    if #ids == 0 and over > 0 then ids = call('ZRANGE', DEAD, page * most, page * most + math.min(over, most) - 1) end
+    for _, id in ipairs(ids) do
+      local h = stored(id)
+      if not (h and has(h.flags, F_HOLD)) then
+        forget_dead(id)
+        log_event('dropped', id)
+        dropped = true
+      end
+    end
+    if dropped or #ids < most then return end
   end
 end
 

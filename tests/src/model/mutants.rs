@@ -153,7 +153,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "claim: an agent's line wakes nobody by name",
-        edits: &[edit("if agent then ring_able(agent) end", "")],
+        edits: &[edit("if agent then ring_able(agent, C.me) end", "")],
     },
     Mutant {
         name: "claim: what is lost twice runs beside others",
@@ -223,4 +223,24 @@ pub fn find(mutant: &Mutant, from: u64, most: u64, checks: u64) -> Option<Found>
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MUTANTS;
+
+    #[test]
+    fn every_mistake_has_a_place_in_the_scripts() {
+        let texts = tidemill_common::store::all_texts();
+        for mutant in MUTANTS {
+            for edit in mutant.edits {
+                assert!(
+                    texts.iter().any(|(_, text)| text.contains(edit.from)),
+                    "{}: {:?} is in no script",
+                    mutant.name,
+                    edit.from
+                );
+            }
+        }
+    }
 }

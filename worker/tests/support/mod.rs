@@ -12,7 +12,7 @@ use tidemill_common::name::TaskId;
 use tidemill_common::state::State;
 use tidemill_common::store::{Accepted, RedisOptions, Status, Store};
 use tidemill_common::task::NewTask;
-use tidemill_embedded::{Options, Server};
+use tidemill_embedded::{ENV_SERVER_BIN, Options, Server};
 
 /// Nothing here takes longer, even on a machine that builds at the same time.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn program(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("TIDEMILL_") {
+        // The server of this run stays: a machine may have no other.
+        if name.to_string_lossy().starts_with("TIDEMILL_") && name != ENV_SERVER_BIN {
             command.env_remove(name);
         }
     }
