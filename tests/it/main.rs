@@ -7,6 +7,7 @@ mod docs;
 mod lab;
 mod lua;
 mod model;
+mod rates;
 mod retention;
 
 use tidemill_tests::server::{self, Reply};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidemill_common::keys::Base;
 use tidemill_common::name::{AgentName, WorkerId};
 use tidemill_common::state::State;
 use tidemill_common::store::{Claim, Clock, Lease, Offer, RedisOptions, Settle, SettleItem, Store, Verb};
@@ -35,7 +36,7 @@ async fn all_die(store: &Store, worker: &WorkerId, agent: &AgentName) {
 #[tokio::test]
 async fn the_held_do_not_keep_the_old_dead_from_leaving() {
     let server = server::start();
-    let set_clock = |us: u64| server.command(&["SET", "tidemill:{0}:clock", &us.to_string()]).unwrap();
+    let set_clock = |us: u64| server.command(&["SET", &format!("{}:clock", Base::new(0)), &us.to_string()]).unwrap();
     let began = 1_700_000_000_000_000;
     set_clock(began);
     let options = RedisOptions { url: server.url(), ..RedisOptions::default() };

@@ -92,10 +92,6 @@ pub const MUTANTS: &[Mutant] = &[
         edits: &[edit("rate_convert(r, rate_events(state, w, cursor, sum), w == window)", "rate_convert(r, {})")],
     },
     Mutant {
-        name: "rate: an edit forgets what is above the new limit",
-        edits: &[edit("r.size = math.max(r.limit, units)", "r.size = r.limit")],
-    },
-    Mutant {
         name: "line: overtaken at submit",
         edits: &[edit("if g.head and g.head < h.place then return join(g, h, id) end", "")],
     },
