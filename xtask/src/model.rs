@@ -1,7 +1,7 @@
 //! `cargo xtask model`: the model test, for as long as one likes.
 
 use anyhow::Result;
-use tidemill_embedded::{ENV_SERVER_BIN, Flavor, ServerBinary};
+use tidemill_embedded::{ENV_SERVER_BIN, Flavor};
 
 use crate::{setup, shell};
 
@@ -25,10 +25,6 @@ pub(crate) struct Args {
 /// Builds and runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let server = if args.valkey { setup::fetch()? } else { setup::ready()? };
-    play(args, &server)
-}
-
-fn play(args: &Args, server: &ServerBinary) -> Result<()> {
     let (histories, seed) = (args.histories.to_string(), args.seed.to_string());
     let mut words = vec!["run", "--locked", "-p", "tidemill-tests", "--bin", "model", "--"];
     words.extend(["--histories", &histories, "--seed", &seed]);
@@ -45,6 +41,5 @@ pub(crate) fn on_valkey() -> Result<()> {
         eprintln!("note: the tests have run on Valkey; there is no other server here");
         return Ok(());
     }
-    let args = Args { histories: CI_HISTORIES, seed: 1_000_001, mutants: false, valkey: true };
-    play(&args, &setup::fetch()?)
+    run(&Args { histories: CI_HISTORIES, seed: 1_000_001, mutants: false, valkey: true })
 }
