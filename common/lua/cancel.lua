@@ -18,6 +18,6 @@ if not h then quarantine(id) flush_counts() return { 'dead', state } end
 local t = history(call('HGET', AT, id))
 lift(h, id)
 count(h.waits, -1)
-finish(id, { outcome = 'cancelled', attempt = t.attempts, fence = t.fence, start = 0, agent = h.agent, history = true }, h)
+finish(id, { outcome = 'cancelled', attempt = t.attempts, losses = t.losses + t.lone, fence = t.fence, start = 0, agent = h.agent, history = true }, h)
 flush() finish_flush()
 return { 'cancelled', state }

@@ -4,7 +4,7 @@
 --   verbs: D done (number: ms to keep the result) R retry (delay ms) P throttled (delay ms; no attempt) L release (no attempt) X dead
 -- Follow-ups (a handler's outbox) are taken in only with a `done` that counts, so that a repeated run cannot double them.
 -- Reply: string of one letter a task, then the replies to the follow-ups taken in.
---   d done r retry t throttled l released x dead c cancelled | a already settled by this delivery s stale g gone ! unreadable
+--   d done r retry t throttled l released x dead c cancelled e expired | a already settled by this delivery s stale g gone ! unreadable
 local me, lane, seq, n = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local field = 's:' .. me .. ':' .. lane
 local op = call('HGET', B .. ':op', field)
@@ -18,8 +18,8 @@ for i = 1, n do ids[i] = ARGV[6 * i - 1] end
 local rows = n > 0 and call('HMGET', RUN, unpack(ids)) or {}
 
 local function not_mine(id, fence, row)
-  local j, r = call('GETRANGE', J .. id, 0, 8), call('GETRANGE', R .. id, 0, 8)
-  if (#j == 9 and string.byte(j) ~= VERSION and string.sub(j, 2) == fence) or string.sub(r, 2) == fence then return 'a' end
+  local j, r = call('GETRANGE', J .. id, 0, 9), call('GETRANGE', R .. id, 0, 9)
+  if (ENDED[string.sub(j, 1, 1)] and string.sub(j, 3) == fence) or string.sub(r, 3) == fence then return 'a' end
   local at = call('HGET', AT, id)
   if at and history(at).fence == fence then return 'a' end
   if row or #j > 0 or #r > 0 then return 's' end
@@ -32,21 +32,22 @@ local function settle_one(id, fence, verb, number, data, row)
   if not r then quarantine(id) return '!' end
   give_back(r.taken)
   local t = history(call('HGET', AT, id))
-  local ended = { attempt = r.attempt, fence = fence, start = r.start, data = data, agent = r.agent, history = true, ttl = number }
+  local ended = { attempt = r.attempt, losses = t.losses + t.lone, fence = fence, start = r.start, data = data, agent = r.agent, history = true, ttl = number }
   if verb == 'D' then ended.outcome = 'done' finish(id, ended, h) return 'd' end
-  t.fence, t.error = fence, data
+  t.fence = fence
   if has(r.marks, ROW_CANCEL) then ended.outcome, ended.ttl = 'cancelled', nil finish(id, ended, h) return 'c' end
   if not h then quarantine(id) return '!' end
   if verb == 'X' or (verb == 'R' and r.attempt >= r.max) then
-    t.attempts, ended.outcome = r.attempt, 'dead'
+    t.attempts, ended.outcome, ended.why = r.attempt, 'dead', verb == 'X' and REJECTED or ATTEMPTS
+    note(t, r.attempt, data)
     remember(id, t)
     finish(id, ended, h)
     return 'x'
   end
   if verb == 'R' then t.attempts = r.attempt end
-  if verb == 'L' then t.backs, t.error = t.backs + 1, '' end
+  if verb == 'L' then t.backs = t.backs + 1 else note(t, r.attempt, data) end
   remember(id, t)
-  count(h.waits, 1)
+  if waits_again(h, id, ended) then return 'e' end
   if verb == 'L' then into_first(h, id) return 'l' end
   schedule(id, now + math.max(1, tonumber(number)))
   return verb == 'R' and 'r' or 't'
@@ -67,7 +68,7 @@ for i = 1, n do
       if not a then a = {} acks[key] = a end
       a[#a + 1] = entry
       if verb == 'D' and flags == 0 and marks == 0 then
-        record(id, 'd', fence, attempt, start, ARGV[o + 4], ARGV[o + 3], who[2])
+        record(id, 'd', NOT_DEAD, fence, attempt, 0, start, ARGV[o + 4], ARGV[o + 3], who[2])
         done, out[i] = done + 1, 'd'
       else out[i] = settle_one(id, fence, verb, ARGV[o + 3], ARGV[o + 4], row) end
     end

@@ -24,6 +24,7 @@ const FLAG_ORDER: u8 = 1;
 const FLAG_KEY: u8 = 2;
 const FLAG_APART: u8 = 4;
 const FLAG_HOLD: u8 = 8;
+const FLAG_AGE: u8 = 16;
 
 /// Why an envelope could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +87,7 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
         (task.key.is_some(), FLAG_KEY),
         (apart, FLAG_APART),
         (task.hold_on_dead, FLAG_HOLD),
+        (task.max_age.is_some(), FLAG_AGE),
     ] {
         flags |= if on { flag } else { 0 };
     }
@@ -106,6 +108,9 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
         out.put_u8(u8::try_from(text.len()).map_err(|_| Error::Value { part: "texts" })?);
         out.put_slice(text.as_bytes());
     }
+    if let Some(age) = task.max_age {
+        out.put_f64(whole(age));
+    }
     let mut body = BytesMut::with_capacity(2 + meta.len() + if apart { 0 } else { task.payload.len() });
     body.put_u16(u16::try_from(meta.len()).map_err(|_| Error::MetaSize { bytes: meta.len() })?);
     body.put_slice(&meta);
@@ -118,6 +123,12 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
         apart: if apart { task.payload.clone() } else { Bytes::new() },
         fingerprint: if task.key.is_some() { fingerprint(task) } else { String::new() },
     })
+}
+
+/// ms as scripts keep them.
+#[expect(clippy::cast_precision_loss, reason = "at most ten years in ms")]
+fn whole(time: std::time::Duration) -> f64 {
+    time.as_millis().min(1 << 52) as f64
 }
 
 /// FNV-1a, 128 bits: tells a repeated submit from a reused key. Not a defence against somebody who seeks a collision; a key is
@@ -165,6 +176,27 @@ impl<'a> Reader<'a> {
 /// When it is not an envelope of this version.
 pub fn open(id: TaskId, envelope: &Bytes) -> Result<Task, Error> {
     let mut r = Reader { bytes: envelope, at: 0 };
+    let mut task = read_head(id, &mut r)?;
+    let meta_bytes = usize::from(u16::from_be_bytes(r.array("meta")?));
+    if meta_bytes > META_BYTES_MAX {
+        return Err(Error::Value { part: "meta length" });
+    }
+    let mut decoder = rmp_serde::Deserializer::from_read_ref(r.take(meta_bytes, "meta")?);
+    decoder.set_max_depth(16);
+    task.meta = <Meta as serde::Deserialize>::deserialize(&mut decoder).map_err(Error::Meta)?;
+    task.payload = envelope.slice(r.at..);
+    Ok(task)
+}
+
+/// Reads the part that scripts read, for lists: the task has no meta part and no payload then.
+///
+/// # Errors
+/// When it is not the head of an envelope of this version.
+pub fn head(id: TaskId, envelope: &[u8]) -> Result<Task, Error> {
+    read_head(id, &mut Reader { bytes: envelope, at: 0 })
+}
+
+fn read_head(id: TaskId, r: &mut Reader<'_>) -> Result<Task, Error> {
     let [version] = r.array("version")?;
     if version != VERSION {
         return Err(Error::Version { found: version });
@@ -182,16 +214,10 @@ pub fn open(id: TaskId, envelope: &Bytes) -> Result<Task, Error> {
     let tenant = r.text("tenant")?.to_owned();
     let order_key = Some(r.text("order key")?.to_owned()).filter(|t| !t.is_empty());
     let key = Some(r.text("idempotency key")?.to_owned()).filter(|t| !t.is_empty());
+    let age_ms = if flags & FLAG_AGE == 0 { 0 } else { r.number("most age")? };
     if r.at != SERVER_BYTES + header_bytes {
         return Err(Error::Value { part: "header length" });
     }
-    let meta_bytes = usize::from(u16::from_be_bytes(r.array("meta")?));
-    if meta_bytes > META_BYTES_MAX {
-        return Err(Error::Value { part: "meta length" });
-    }
-    let mut decoder = rmp_serde::Deserializer::from_read_ref(r.take(meta_bytes, "meta")?);
-    decoder.set_max_depth(16);
-    let meta = <Meta as serde::Deserialize>::deserialize(&mut decoder).map_err(Error::Meta)?;
     Ok(Task {
         id,
         queue,
@@ -200,13 +226,15 @@ pub fn open(id: TaskId, envelope: &Bytes) -> Result<Task, Error> {
         priority: Priority::from_value(priority).ok_or(Error::Value { part: "priority" })?,
         seq_us,
         due_ms,
+        too_old_ms: if age_ms == 0 { 0 } else { seq_us / 1000 + age_ms },
         max_attempts,
         cost,
         order_key,
+        hold_on_dead: flags & FLAG_HOLD != 0,
         key,
         depth,
-        meta,
-        payload: envelope.slice(r.at..),
+        meta: Meta::default(),
+        payload: Bytes::new(),
         payload_apart: flags & FLAG_APART != 0,
     })
 }

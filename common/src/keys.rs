@@ -41,7 +41,7 @@ pub const KEYS: &[KeyKind] = &[
     ("s:first", "stream", Lifetime::Permanent, "reclaimed and handed-back tasks, read first"),
     ("s:line", "stream", Lifetime::Permanent, "tasks pulled from lines, added and read in one claim"),
     ("run", "hash", Lifetime::Owned, "id: row of a running delivery, with what it has taken"),
-    ("at", "hash", Lifetime::Owned, "id: attempts, losses, last error of a task that failed or was lost"),
+    ("at", "hash", Lifetime::Owned, "id: attempts, losses, replays, last errors of a task that failed or was lost"),
     ("z", "zset", Lifetime::Owned, "scheduled and retrying ids by due ms"),
     ("x", "zset", Lifetime::Owned, "start deadlines by ms: an index, not a place"),
     ("o:<order key>", "zset", Lifetime::Owned, "ids of one order key by sequence; only the first is elsewhere"),
@@ -63,6 +63,7 @@ pub const KEYS: &[KeyKind] = &[
     ("log", "stream", Lifetime::Permanent, "capped log of ends and events"),
     ("qs", "set", Lifetime::Permanent, "queues seen, at most 256"),
     ("n", "hash", Lifetime::Permanent, "counters: waiting per queue and priority, outcomes, sequence, fence"),
+    ("drain", "hash", Lifetime::Ttl, "of queues that refused: how fast tasks were taken of late"),
     ("book", "hash", Lifetime::Permanent, "the rules in force"),
     ("sweep", "hash", Lifetime::Permanent, "who holds the sweep, when it last ran"),
     ("meta", "hash", Lifetime::Permanent, "schema of the layout"),
@@ -102,6 +103,11 @@ impl Base {
     #[must_use]
     pub fn payload(&self, id: &str) -> String {
         self.key(&format!("b:{id}"))
+    }
+    /// A task's envelope, or its outcome.
+    #[must_use]
+    pub fn envelope(&self, id: &str) -> String {
+        self.key(&format!("j:{id}"))
     }
     /// The layout's schema.
     #[must_use]

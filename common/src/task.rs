@@ -94,6 +94,21 @@ pub enum Keep {
     None,
 }
 
+/// What becomes of a task whose idempotency key is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// It is not taken in: a duplicate, or a conflict when its content is another.
+    #[default]
+    Reject,
+    /// While the key's task waits, this one's content and timing take the place of that one's; its id and its place in line stay.
+    /// Once that one runs or has ended, this is a task of its own and has the key from then on.
+    Replace,
+    /// As [`Self::Replace`], and the waiting task is put off again, by this one's delay: it runs once nothing more has come for so
+    /// long, or ten delays after it was accepted. Needs a delay.
+    Debounce,
+}
+
 /// A task to be handed in.
 ///
 /// ```
@@ -120,6 +135,9 @@ pub struct NewTask {
     pub delay: Duration,
     /// It expires if it has not started this long after its acceptance.
     pub start_within: Option<Duration>,
+    /// It expires when this long after its acceptance it has not ended: no further attempt begins, and the one under way is given
+    /// no more time than that.
+    pub max_age: Option<Duration>,
     /// Runs that count against the task before it is dead: at least 1.
     pub max_attempts: u16,
     /// Units it takes of rate gates; 0 counts as 1.
@@ -130,6 +148,8 @@ pub struct NewTask {
     pub hold_on_dead: bool,
     /// Idempotency key, per tenant: a second task under it is a duplicate (same content) or a conflict.
     pub key: Option<String>,
+    /// What becomes of it when that key is taken.
+    pub mode: Mode,
     /// How deep it is nested: 0 for a producer's, one more than its parent's for a follow-up.
     pub depth: u8,
     /// What only the worker reads.
@@ -202,11 +222,13 @@ impl NewTask {
             payload: payload.into(),
             delay: Duration::ZERO,
             start_within: None,
+            max_age: None,
             max_attempts: 3,
             cost: 1,
             order_key: None,
             hold_on_dead: false,
             key: None,
+            mode: Mode::Reject,
             depth: 0,
             meta: Meta::default(),
         }
@@ -248,6 +270,18 @@ impl NewTask {
         self.key = Some(key.into());
         self
     }
+    /// Sets the idempotency key, and that a waiting task under it takes this one's content.
+    #[must_use]
+    pub fn replacing(mut self, key: impl Into<String>) -> Self {
+        (self.key, self.mode) = (Some(key.into()), Mode::Replace);
+        self
+    }
+    /// Sets how old it may become: see [`Self::max_age`].
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = Some(age);
+        self
+    }
     /// Sets how many runs may count.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u16) -> Self {
@@ -283,11 +317,19 @@ impl NewTask {
         if self.max_attempts == 0 {
             return Err(Invalid::Range { what: "max attempts", range: "1 to 65535" });
         }
-        if self.delay > DELAY_MAX || self.start_within.is_some_and(|d| d > DELAY_MAX || d.is_zero()) {
+        let deadlines = [self.start_within, self.max_age];
+        let wrong = |d: Option<Duration>| d.is_some_and(|d| d > DELAY_MAX || d.as_millis() == 0);
+        if self.delay > DELAY_MAX || deadlines.into_iter().any(wrong) {
             return Err(Invalid::Range {
-                what: "delay and start deadline",
-                range: "at most ten years, a deadline above zero",
+                what: "delay, start deadline and most age",
+                range: "at most ten years, the last two at least 1 ms",
             });
+        }
+        if self.mode != Mode::Reject && self.key.is_none() {
+            return Err(Invalid::Range { what: "a mode", range: "for tasks with an idempotency key" });
+        }
+        if self.mode == Mode::Debounce && self.delay.as_millis() == 0 {
+            return Err(Invalid::Range { what: "a debounce", range: "with a delay: how long nothing more may come" });
         }
         if self.depth > DEPTH_MAX {
             return Err(Invalid::Range { what: "depth", range: "at most 32: a task submits a task submits a task…" });
@@ -316,12 +358,16 @@ pub struct Task {
     pub seq_us: u64,
     /// When it was due, server time in ms; 0 when it had no delay.
     pub due_ms: u64,
+    /// When it is too old to be run, server time in ms; 0: never.
+    pub too_old_ms: u64,
     /// Runs that may count.
     pub max_attempts: u16,
     /// Units it takes of rate gates.
     pub cost: u32,
     /// Its order key.
     pub order_key: Option<String>,
+    /// When it is dead, it keeps those behind it in its order key waiting.
+    pub hold_on_dead: bool,
     /// Its idempotency key.
     pub key: Option<String>,
     /// How deep it is nested.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{self, Stream, StreamExt};
 use tidemill_common::name::TaskId;
-use tidemill_common::store::{self, SUBMIT_TASKS_MAX};
+use tidemill_common::store::{self, Accepted, SUBMIT_TASKS_MAX};
 use tidemill_common::task::NewTask;
 
 use crate::client::{Client, firmly};
@@ -199,7 +199,19 @@ async fn call(client: &Client, pace: &Pace, tasks: &[NewTask]) -> Vec<Result<Rec
     let answers = firmly(|| client.store().submit(tasks, client.options().waiting_max)).await;
     pace.learn(tasks.len(), began.elapsed());
     match answers {
-        Ok(answers) => tasks.iter().zip(answers).map(|(task, answer)| client.receipt(task, answer)).collect(),
+        Ok(answers) => {
+            let answered = Instant::now();
+            let mut results = Vec::with_capacity(tasks.len());
+            for (task, answer) in tasks.iter().zip(answers) {
+                // Urgent and high tasks wait for room, those of a call together; what came after them may pass them then.
+                let patience = client.patience(task).saturating_sub(answered.elapsed());
+                let waits = matches!(answer, Accepted::Full { .. }) && !patience.is_zero();
+                let result =
+                    if waits { client.submit_within(task, patience).await } else { client.receipt(task, answer) };
+                results.push(result);
+            }
+            results
+        }
         Err(error) => {
             let error = Arc::new(error);
             // Memory may come back; a server that does not answer, or not as it should, is not asked more.

@@ -1,21 +1,23 @@
 //! The client: one connection, shared by its clones.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidemill_common::book::Book;
 use tidemill_common::name::TaskId;
 use tidemill_common::store::{self, Accepted, Applied, Cancelled, Counts, RedisOptions, Status, Store};
-use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX};
+use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX, Priority};
 
 use crate::error::Error;
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, Taken};
 use crate::waits::Waits;
 
 /// How much longer than the connection itself the first questions on it may take.
 const FIRST_QUESTIONS: Duration = Duration::from_millis(500);
 /// Pauses before a request that was refused is sent again.
 const REFUSAL_PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+/// Bounds of the pauses of a task that waits for room.
+const ROOM_PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 /// Longest trace context, in bytes: the W3C form has 55. A longer one could not be sent.
 const TRACE_BYTES_MAX: usize = 512;
 
@@ -24,8 +26,12 @@ const TRACE_BYTES_MAX: usize = 512;
 pub struct Options {
     /// Where Redis is, and how patient to be with it.
     pub redis: RedisOptions,
-    /// Most waiting tasks of one queue and priority; above it tasks are refused ([`Error::Full`]). 0: no bound.
+    /// Most waiting tasks of one queue and priority; above it tasks are refused ([`Error::Full`]), low ones from four fifths of it.
+    /// 0: no bound.
     pub waiting_max: u64,
+    /// How long an urgent or high task waits for room before it is refused; never longer than its own start deadline or most age.
+    /// Zero: it is refused at once, as normal and low ones are.
+    pub room_within: Duration,
     /// Largest payload, in bytes.
     pub payload_bytes_max: usize,
     /// How many calls of one [`Client::submit_many`] may be in flight; at least 1. With 1, a retry after a lost reply cannot let
@@ -38,6 +44,7 @@ impl Default for Options {
         Self {
             redis: RedisOptions::default(),
             waiting_max: 1_000_000,
+            room_within: Duration::from_secs(5),
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             calls_in_flight: 4,
         }
@@ -101,10 +108,36 @@ impl Client {
     /// `options.redis.retry_for_ms`.
     pub async fn submit(&self, task: NewTask) -> Result<Receipt, Error> {
         self.check(&task)?;
-        let sent = std::slice::from_ref(&task);
-        let answers = firmly(|| self.inner.store.submit(sent, self.inner.options.waiting_max)).await;
-        let answer = answers.map_err(|e| Error::submit(&task.id, &Arc::new(e)))?.pop();
-        self.receipt(&task, answer.ok_or_else(|| Error::Rejected { id: task.id.clone() })?)
+        self.submit_within(&task, self.patience(&task)).await
+    }
+
+    /// Hands a task in that has been checked, and waits so long for room.
+    pub(crate) async fn submit_within(&self, task: &NewTask, patience: Duration) -> Result<Receipt, Error> {
+        let began = Instant::now();
+        loop {
+            let sent = std::slice::from_ref(task);
+            let answers = firmly(|| self.inner.store.submit(sent, self.inner.options.waiting_max)).await;
+            let answer = answers.map_err(|e| Error::submit(&task.id, &Arc::new(e)))?.pop();
+            let answer = answer.ok_or_else(|| Error::Rejected { id: task.id.clone() })?;
+            let left = patience.saturating_sub(began.elapsed());
+            match answer {
+                Accepted::Full { retry_after_ms } if !left.is_zero() => {
+                    // Those who wait together should not all come back together.
+                    let pause = Duration::from_millis(retry_after_ms).mul_f64(rand::random_range(0.8..1.2));
+                    tokio::time::sleep(pause.clamp(ROOM_PAUSES.0, ROOM_PAUSES.1).min(left)).await;
+                }
+                answer => return self.receipt(task, answer),
+            }
+        }
+    }
+
+    /// How long a task waits for room: urgent and high ones do, within their own deadlines.
+    pub(crate) fn patience(&self, task: &NewTask) -> Duration {
+        if task.priority < Priority::High {
+            return Duration::ZERO;
+        }
+        let own = [task.start_within, task.max_age].into_iter().flatten().min().unwrap_or(Duration::MAX);
+        self.inner.options.room_within.min(own)
     }
 
     /// Where a task is and how it fared.
@@ -176,18 +209,25 @@ impl Client {
     /// What the server said of a task, as a receipt or a refusal.
     pub(crate) fn receipt(&self, task: &NewTask, answer: Accepted) -> Result<Receipt, Error> {
         match answer {
-            Accepted::New(id) => Ok(Receipt::new(self.clone(), id, false)),
-            Accepted::Duplicate(id) => Ok(Receipt::new(self.clone(), id, true)),
+            Accepted::New(id) => Ok(Receipt::new(self.clone(), id, Taken::New)),
+            Accepted::Duplicate(id) => Ok(Receipt::new(self.clone(), id, Taken::Duplicate)),
+            Accepted::Replaced(id) => Ok(Receipt::new(self.clone(), id, Taken::Replaced)),
             Accepted::Conflict(id) => Err(Error::Conflict { id }),
-            Accepted::Full => Err(Error::Full {
+            Accepted::Full { retry_after_ms } => Err(Error::Full {
                 queue: task.queue.clone(),
                 priority: task.priority,
-                waiting_max: self.inner.options.waiting_max,
+                waiting_max: room(task.priority, self.inner.options.waiting_max),
+                retry_after: Duration::from_millis(retry_after_ms),
             }),
             Accepted::TooManyQueues => Err(Error::TooManyQueues { queue: task.queue.clone() }),
             Accepted::Invalid => Err(Error::Rejected { id: task.id.clone() }),
         }
     }
+}
+
+/// Low tasks leave a fifth of the room to the others: `lib/room.lua` decides, this is for people.
+fn room(priority: Priority, waiting_max: u64) -> u64 {
+    if priority == Priority::Low { (waiting_max * 4 / 5).max(1) } else { waiting_max }
 }
 
 /// Asks again, twice, when Redis refuses: while a connection breaks, the first request after it may be told so though nothing was

@@ -1,6 +1,7 @@
 //! Why a request of a producer was not granted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidemill_common::name::{QueueName, TaskId};
 use tidemill_common::store;
@@ -47,7 +48,7 @@ pub enum Error {
     /// The queue holds as many waiting tasks of this priority as this client may add up to.
     #[error(
         "queue {queue} holds {waiting_max} waiting tasks of priority {priority}, its bound: \
-         send again later, run more workers, or raise `submit.waiting_max`"
+         send again in {}, run more workers, or raise `submit.waiting_max`", seconds(*retry_after)
     )]
     Full {
         /// The queue.
@@ -56,6 +57,8 @@ pub enum Error {
         priority: Priority,
         /// The bound, in tasks.
         waiting_max: u64,
+        /// When there may be room, by the rate at which tasks were taken of late.
+        retry_after: Duration,
     },
     /// Redis has reached its `maxmemory`: nothing new is taken in, what is there goes on.
     #[error("Redis has no memory left (maxmemory is reached): send again once tasks have ended, or give it more")]
@@ -86,6 +89,15 @@ pub enum Error {
     /// Any other failure to ask or to be answered.
     #[error(transparent)]
     Store(#[from] store::Error),
+}
+
+/// A time for people.
+fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{:.0} s", time.as_secs_f64())
+    }
 }
 
 impl Error {

@@ -30,6 +30,7 @@
 mod bulk;
 mod client;
 mod error;
+mod many;
 mod receipt;
 mod wait;
 mod waits;
@@ -37,7 +38,8 @@ mod waits;
 pub use bulk::Submitted;
 pub use client::{Client, Options};
 pub use error::Error;
-pub use receipt::{Ended, Receipt, Waited};
+pub use many::{Deed, Done, Select, reason_of};
+pub use receipt::{Ended, Receipt, Taken, Waited};
 pub use tidemill_common::book::Book;
 pub use tidemill_common::name::{AgentName, QueueName, TaskId};
 pub use tidemill_common::retry::RetryPolicy;

@@ -15,12 +15,23 @@ use crate::error::Error;
 pub struct Receipt {
     client: Client,
     id: TaskId,
-    duplicate: bool,
+    taken: Taken,
+}
+
+/// What became of a submit that was not refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// The task is new.
+    New,
+    /// It was in already.
+    Duplicate,
+    /// Its content has taken the place of that of the task that waited under its key.
+    Replaced,
 }
 
 impl Receipt {
-    pub(crate) fn new(client: Client, id: TaskId, duplicate: bool) -> Self {
-        Self { client, id, duplicate }
+    pub(crate) fn new(client: Client, id: TaskId, taken: Taken) -> Self {
+        Self { client, id, taken }
     }
 
     /// The task's id. Under an idempotency key it is the id of the key's first task, whatever id was sent.
@@ -33,7 +44,13 @@ impl Receipt {
     /// to be sent twice, since its first reply was lost.
     #[must_use]
     pub fn is_duplicate(&self) -> bool {
-        self.duplicate
+        self.taken == Taken::Duplicate
+    }
+
+    /// Whether it was new, in already, or took the place of another.
+    #[must_use]
+    pub fn taken(&self) -> Taken {
+        self.taken
     }
 
     /// Waits for the task's end, as [`Client::wait`].
@@ -102,5 +119,5 @@ impl Ended {
 
 /// Why a task failed: what the outcome says, else its last error.
 fn reason(status: &Status) -> String {
-    if status.data.is_empty() { status.error.clone() } else { String::from_utf8_lossy(&status.data).into_owned() }
+    if status.data.is_empty() { status.error().to_owned() } else { String::from_utf8_lossy(&status.data).into_owned() }
 }

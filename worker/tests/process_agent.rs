@@ -150,5 +150,5 @@ async fn the_example_of_the_document_works() {
     assert_eq!(end(&store, &good).await.data, r#"{"words": 6}"#);
     let bad = submit(&store, "words", "no JSON").await;
     let status = end(&store, &bad).await;
-    assert_eq!((status.state, status.error.as_str()), (Some(State::Dead), "the payload has no text"), "{status:?}");
+    assert_eq!((status.state, status.error()), (Some(State::Dead), "the payload has no text"), "{status:?}");
 }

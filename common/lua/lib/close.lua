@@ -20,7 +20,7 @@ local function claim_close(seq)
     call('HSET', N, 'fence', num(C.fence + C.n - 1))
     call('HSET', B .. ':op', 'c:' .. C.me, pack('>dd', seq, C.fence) .. table.concat(C.ids, ' '))
   end
-  for waits, d in pairs(C.waits) do count(waits, d) end
+  for waits, d in pairs(C.waits) do count(waits, d) count('t' .. string.sub(waits, 2), -d) end
   write()
   for key, entries in pairs(C.acks) do call('XACK', key, 'w', unpack(entries)) call('XDEL', key, unpack(entries)) end
   finish_flush()

@@ -31,8 +31,8 @@ local function over(id, env, outcome, data, own)                   -- it will no
   local t = history(call('HGET', AT, id))
   if own then unreserve(book_gates(h), id) end
   count(h.waits, -1)
-  if outcome == 'dead' then t.error = data remember(id, t) end
-  finish(id, { outcome = outcome, attempt = t.attempts, fence = t.fence, start = 0, data = data, agent = h.agent, history = true }, h)
+  if outcome == 'dead' then note(t, t.attempts, data) remember(id, t) end
+  finish(id, { outcome = outcome, why = outcome == 'dead' and NEVER_FITS, losses = t.losses + t.lone, attempt = t.attempts, fence = t.fence, start = 0, data = data, agent = h.agent, history = true }, h)
   return true
 end
 
@@ -56,8 +56,9 @@ local function consider(id, env, at, src, entry, own)
   local info = ok and info_of(env, bytes)
   if not info then quarantine(id) return true end
   local t, rules, taken, deadline = at and history(at), info.rules, '', false
-  if exp > 0 and not t then                                        -- a start deadline: a task that has started once has met it
-    if exp <= now then return over(id, env, 'expired', nil, own) end
+  if exp > 0 then                                                  -- a start deadline: a task that has started once has met it
+    local ends = not t and exp or info.age > 0 and math.floor(seq / 1000) + info.age or math.huge
+    if ends <= now then return over(id, env, 'expired', nil, own) end
     deadline = true
   end
   local alone = t and t.losses >= SUSPECT and not C.lone

@@ -1,4 +1,4 @@
--- expire: start deadlines, the retention of dead tasks, and what a clock that stepped back has left.
+-- expire: start deadlines and most ages, the retention of dead tasks, and what a clock that stepped back has left.
 local DEAD_MAX = 10000
 local function expire(most)
   local due = call('ZRANGEBYSCORE', X, '-inf', num(now), 'LIMIT', 0, most)
@@ -6,23 +6,16 @@ local function expire(most)
     local state, h = where(id)
     call('ZREM', X, id)
     if h and (state == 'queued' or state == 'scheduled' or state == 'parked') then
+      local t = history(call('HGET', AT, id))
       lift(h, id)
       count(h.waits, -1)
-      finish(id, { outcome = 'expired', attempt = 0, fence = NO_FENCE, start = 0, agent = h.agent, history = true }, h)
+      finish(id, { outcome = 'expired', attempt = t.attempts, losses = t.losses + t.lone, fence = t.fence, start = 0, agent = h.agent,
+        history = true }, h)
     end
   end
   return #due
 end
 
-local function forget_dead(id)
-  local h = stored(id)
-  call('ZREM', DEAD, id)
-  call('HDEL', AT, id)
-  call('DEL', J .. id, R .. id, B .. ':b:' .. id)
-  if not h then return end
-  if h.key ~= '' then call('PEXPIRE', key_of(h), num(KEY_MS)) end
-  order_ended(h, id)
-end
 -- Dead tasks leave after 90 days, or the oldest above 10,000; one held at the head of its order key stays, and those behind it
 -- in age are looked at past it. Each drop is an event.
 local DEAD_PAGES = 16

@@ -2,7 +2,8 @@
 -- A pending entry that no row speaks for (a script died half-way, a reply was never acted on): its task goes first, if the
 -- entry was its only place.
 local function put_back(gen, id)
-  if call('GETRANGE', J .. id, 0, 4) ~= string.char(VERSION) .. gen then return end
+  local env = call('GETRANGE', J .. id, 0, 4)
+  if ENDED[string.sub(env, 1, 1)] or string.sub(env, 2) ~= gen then return end
   local state, h = where(id)
   if state == 'queued' and h then into_first(h, id) elseif state == 'queued' then quarantine(id) end
 end

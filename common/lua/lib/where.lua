@@ -1,5 +1,4 @@
 -- where: where a task is *is* its state. Returns state, header, and for running its row, for parked what holds it back.
-local ENDED = { d = 'succeeded', x = 'dead', c = 'cancelled', e = 'expired' }
 local function where(id)
   local row = call('HGET', RUN, id)
   if row and row_read(row) then return 'running', stored(id), row end

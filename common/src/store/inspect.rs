@@ -9,6 +9,7 @@ use fred::types::InfoKind;
 
 use super::reply::Reply;
 use super::{Error, SCHEMA, Store};
+use crate::history::{DeadReason, PastError};
 use crate::name::{Fence, TaskId};
 use crate::state::State;
 
@@ -31,8 +32,8 @@ pub struct Status {
     pub started_ms: u64,
     /// When it ended, server ms; 0: it has not.
     pub ended_ms: u64,
-    /// The last error.
-    pub error: String,
+    /// Why it is dead, if it is.
+    pub reason: Option<DeadReason>,
     /// The result, if kept; the reason, for a dead task.
     pub data: Bytes,
     /// Its envelope's header, without the body, while there is one.
@@ -43,6 +44,18 @@ pub struct Status {
     pub agent: String,
     /// What it last said of its progress, while it runs.
     pub progress: String,
+    /// How often it was replayed.
+    pub replays: u64,
+    /// The errors of its last runs, the newest first.
+    pub errors: Vec<PastError>,
+}
+
+impl Status {
+    /// Its last error; empty when there was none.
+    #[must_use]
+    pub fn error(&self) -> &str {
+        self.errors.first().map_or("", |e| e.text.as_str())
+    }
 }
 
 /// What waits, runs and has ended in a shard.
@@ -85,12 +98,14 @@ impl Store {
             due_ms: r.number()?,
             started_ms: r.number()?,
             ended_ms: r.number()?,
-            error: r.text()?,
+            reason: r.bytes()?.first().and_then(|letter| DeadReason::from_letter(*letter)),
             data: r.bytes()?,
             header: r.bytes()?,
             worker: r.text()?,
             agent: r.text()?,
             progress: r.text()?,
+            replays: r.number()?,
+            errors: PastError::read_all(&r.bytes()?),
         })
     }
 

@@ -8,6 +8,7 @@
 //!
 //! All methods are cancel safe in that sense: dropping the future may leave the script run, and calling again is the cure.
 
+mod alter;
 mod bell;
 mod claim;
 mod connect;
@@ -16,6 +17,7 @@ mod inspect;
 mod lease;
 mod operate;
 mod reply;
+mod scan;
 mod script;
 mod settle;
 mod submit;
@@ -27,6 +29,7 @@ use std::time::{Duration, Instant};
 use fred::interfaces::{ClientLike, KeysInterface};
 use fred::prelude::{Client, Value};
 
+pub use alter::{ALTER_TASKS_MAX, Altered, Change, DeadDone, DeadVerb};
 pub use bell::{Bell, Heard};
 pub use claim::{Claim, Claimed, Delivery, Offer};
 pub use connect::RedisOptions;
@@ -34,6 +37,7 @@ pub use error::{Error, Reason};
 pub use inspect::{Counts, Status};
 pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
 pub use operate::{Applied, Cancelled};
+pub use scan::{Filter, Found, Page, Source};
 #[cfg(feature = "test-clock")]
 pub use script::Edit;
 pub use script::{Clock, Script, all_texts, script_of};
@@ -41,10 +45,11 @@ pub use settle::{Settle, SettleItem, Settled, Verb};
 pub use submit::{Accepted, SUBMIT_TASKS_MAX};
 
 use crate::keys::Base;
+use crate::name::TaskId;
 use script::Scripts;
 
 /// The layout of keys that this build reads and writes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// A handle on one shard. Cheap to clone; clones share one connection.
 #[derive(Clone)]
@@ -129,6 +134,18 @@ impl Store {
     pub async fn payload(&self, id: &str) -> Result<Option<bytes::Bytes>, Error> {
         let key = self.base.payload(id);
         self.retrying(|| async { self.client.get(key.as_str()).await.map_err(|e| Error::of("payload", e)) }).await
+    }
+
+    /// A task's envelope as stored: see [`open`](crate::envelope::open); none once it has ended, unless it is dead.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn envelope(&self, id: &TaskId) -> Result<Option<bytes::Bytes>, Error> {
+        let key = self.base.envelope(id.as_str());
+        let found: Option<bytes::Bytes> = self
+            .retrying(|| async { self.client.get(key.as_str()).await.map_err(|e| Error::of("envelope", e)) })
+            .await?;
+        Ok(found.filter(|bytes| bytes.first().is_some_and(|first| !first.is_ascii_lowercase())))
     }
 
     /// Closes the connection.

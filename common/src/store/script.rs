@@ -26,6 +26,7 @@ macro_rules! lua {
 
 const PRELUDE: &str = lua!("lib/prelude");
 const HEADER: &str = lua!("lib/header");
+const HISTORY: &str = lua!("lib/history");
 const ROW: &str = lua!("lib/row");
 const RATE: &str = lua!("lib/rate");
 const BOOK: &str = lua!("lib/book");
@@ -33,7 +34,12 @@ const GATES: &str = lua!("lib/gates");
 const LINES: &str = lua!("lib/lines");
 const PLACE: &str = lua!("lib/place");
 const RESCUE: &str = lua!("lib/rescue");
+const QUEUES: &str = lua!("lib/queues");
+const ROOM: &str = lua!("lib/room");
+const INTAKE: &str = lua!("lib/intake");
+const REPLACE: &str = lua!("lib/replace");
 const ACCEPT: &str = lua!("lib/accept");
+const DEAD: &str = lua!("lib/dead");
 const FINISH: &str = lua!("lib/finish");
 const WHERE: &str = lua!("lib/where");
 const PENDING: &str = lua!("lib/pending");
@@ -77,6 +83,9 @@ pub(super) struct Scripts {
     pub(super) own: Script,
     pub(super) leave: Script,
     pub(super) cancel: Script,
+    pub(super) alter: Script,
+    pub(super) dead: Script,
+    pub(super) scan: Script,
     pub(super) status: Script,
     pub(super) counts: Script,
     pub(super) book: Script,
@@ -88,8 +97,9 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn assemble(clock: Clock) -> Self {
         // Gates and all they need; what puts a task in its place; what ends one.
-        let gates = [HEADER, ROW, RATE, BOOK, GATES, LINES, PLACE];
-        let ends = [HEADER, ROW, RATE, BOOK, GATES, LINES, PLACE, FINISH];
+        let gates = [HEADER, HISTORY, ROW, RATE, BOOK, GATES, LINES, PLACE];
+        let ends = [&gates[..], &[FINISH]].concat();
+        let takes_in = [WHERE, QUEUES, ROOM, INTAKE, REPLACE, ACCEPT];
         let script = |name, oom_ok: bool, libs: &[&str], body: &str| {
             let first = if oom_ok { "#!lua flags=allow-oom" } else { "#!lua" };
             // What moves tasks runs under the rescue.
@@ -109,20 +119,23 @@ impl Scripts {
             Script { name, text, sha }
         };
         Self {
-            submit: script("submit", false, &[&gates[..], &[ACCEPT]].concat(), lua!("submit")),
+            submit: script("submit", false, &[&gates[..], &takes_in].concat(), lua!("submit")),
             claim: script(
                 "claim",
                 true,
                 &[&ends[..], &[WHERE, PENDING, DELIVER, SOURCES, TURNS, CLOSE]].concat(),
                 lua!("claim"),
             ),
-            settle: script("settle", true, &[&ends[..], &[ACCEPT]].concat(), lua!("settle")),
+            settle: script("settle", true, &[&ends[..], &takes_in].concat(), lua!("settle")),
             renew: script("renew", true, &[], lua!("renew")),
-            sweep: script("sweep", true, &[&ends[..], &[WHERE, EXPIRE]].concat(), lua!("sweep")),
+            sweep: script("sweep", true, &[&ends[..], &[WHERE, DEAD, EXPIRE]].concat(), lua!("sweep")),
             reclaim: script("reclaim", true, &[&ends[..], &[WHERE, PENDING, WORKER]].concat(), lua!("reclaim")),
             own: script("own", true, &[&gates[..], &[WHERE, PENDING]].concat(), lua!("own")),
             leave: script("leave", true, &[&gates[..], &[WHERE, PENDING, WORKER]].concat(), lua!("leave")),
             cancel: script("cancel", true, &[&ends[..], &[WHERE]].concat(), lua!("cancel")),
+            alter: script("alter", true, &[&gates[..], &[WHERE, QUEUES]].concat(), lua!("alter")),
+            dead: script("dead", true, &[&ends[..], &[DEAD]].concat(), lua!("dead")),
+            scan: script("scan", true, &[&ends[..], &[WHERE]].concat(), lua!("scan")),
             status: script("status", true, &[&ends[..], &[WHERE]].concat(), lua!("status")),
             counts: script("counts", true, &[], lua!("counts")),
             book: script("book", true, &[], lua!("book")),
@@ -148,7 +161,7 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 15] {
+    fn each(&mut self) -> [&mut Script; 18] {
         let Self {
             submit,
             claim,
@@ -159,6 +172,9 @@ impl Scripts {
             own,
             leave,
             cancel,
+            alter,
+            dead,
+            scan,
             status,
             counts,
             book,
@@ -167,8 +183,8 @@ impl Scripts {
             nudge,
         } = self;
         [
-            submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, status, counts, book, refresh, progress,
-            nudge,
+            submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
+            refresh, progress, nudge,
         ]
     }
 }

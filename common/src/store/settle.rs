@@ -84,6 +84,8 @@ pub enum Settled {
     Dead,
     /// It had been called off, and is now.
     Cancelled,
+    /// It has become too old to be tried again.
+    Expired,
     /// This delivery was settled before.
     Already,
     /// A newer delivery, or none: this one does not count.
@@ -103,6 +105,7 @@ impl Settled {
             b'l' => Self::Released,
             b'x' => Self::Dead,
             b'c' => Self::Cancelled,
+            b'e' => Self::Expired,
             b'a' => Self::Already,
             b's' => Self::Stale,
             b'g' => Self::Gone,

@@ -6,7 +6,7 @@ use super::reply::Reply;
 use super::{Error, Store};
 use crate::envelope::{Sealed, seal};
 use crate::name::TaskId;
-use crate::task::NewTask;
+use crate::task::{Mode, NewTask};
 
 /// Most tasks in one call: keeps the script well below 10 ms.
 pub const SUBMIT_TASKS_MAX: usize = 256;
@@ -22,8 +22,13 @@ pub enum Accepted {
     Duplicate(TaskId),
     /// Its idempotency key belongs to another task, with other content.
     Conflict(TaskId),
+    /// It has taken the place of the task that waited under its key: [`Mode`].
+    Replaced(TaskId),
     /// Its queue and priority hold as many waiting tasks as they may.
-    Full,
+    Full {
+        /// When there may be room, in ms, by the rate at which tasks were taken of late.
+        retry_after_ms: u64,
+    },
     /// There are as many queues as there may be (256).
     TooManyQueues,
     /// The server could not read it.
@@ -42,7 +47,8 @@ impl Accepted {
             Some('q') => Self::New(id.clone()),
             Some('d') => Self::Duplicate(other()?),
             Some('c') => Self::Conflict(other()?),
-            Some('f') => Self::Full,
+            Some('p') => Self::Replaced(other()?),
+            Some('f') => Self::Full { retry_after_ms: reply[1..].parse().unwrap_or(1_000) },
             Some('u') => Self::TooManyQueues,
             Some('i') => Self::Invalid,
             _ => return Err(Error::Reply { op: "submit", what: format!("{reply:?} was not expected") }),
@@ -53,7 +59,7 @@ impl Accepted {
     #[must_use]
     pub fn id(&self) -> Option<&TaskId> {
         match self {
-            Self::New(id) | Self::Duplicate(id) => Some(id),
+            Self::New(id) | Self::Duplicate(id) | Self::Replaced(id) => Some(id),
             _ => None,
         }
     }
@@ -63,11 +69,16 @@ impl Accepted {
 pub(super) fn push_args(args: &mut Vec<Value>, task: &NewTask, sealed: Sealed) {
     let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX).to_string();
     args.push(task.id.as_str().into());
-    let plain = task.delay.is_zero() && task.start_within.is_none();
+    let plain = task.delay.is_zero() && task.start_within.is_none() && task.mode == Mode::Reject;
+    let mode = match task.mode {
+        Mode::Reject => "",
+        Mode::Replace => ":r",
+        Mode::Debounce => ":b",
+    };
     args.push(if plain {
         Value::from_static_str("")
     } else {
-        format!("{}:{}", ms(task.delay), ms(task.start_within.unwrap_or_default())).into()
+        format!("{}:{}{mode}", ms(task.delay), ms(task.start_within.unwrap_or_default())).into()
     });
     args.push(sealed.fingerprint.into());
     args.push(Value::Bytes(sealed.header));
@@ -85,7 +96,7 @@ pub(super) fn read_replies<'a>(
 impl Store {
     /// Hands tasks in; one answer a task, in order. Large lists go in several calls, each of which is atomic.
     ///
-    /// `waiting_max` bounds the waiting tasks of one queue and priority; 0: no bound. Sending the same tasks again after an error
+    /// `waiting_max` bounds the waiting tasks of one queue and priority; low ones are refused from four fifths of it; 0: no bound. Sending the same tasks again after an error
     /// is safe: those that are in are [`Accepted::Duplicate`].
     ///
     /// # Errors

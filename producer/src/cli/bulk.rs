@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::{FutureExt as _, StreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use tidemill_producer::{Error, Receipt, TaskId};
+use tidemill_producer::{Error, Receipt, Taken, TaskId};
 
 use super::Context;
 use super::exit::{Exit, Failure, Outcome, chain};
@@ -29,6 +29,8 @@ struct AnswerView {
     id: Option<TaskId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
 }
 
 /// What all came to.
@@ -36,6 +38,7 @@ struct AnswerView {
 struct Summary {
     lines: u64,
     accepted: u64,
+    replaced: u64,
     duplicate: u64,
     refused: u64,
     invalid: u64,
@@ -57,8 +60,11 @@ impl Summary {
 
     /// Duplicates are in, which is what was wanted, unless they were to be refused.
     fn exit(&self, fail_on_duplicate: bool) -> Exit {
-        let (good, twice) =
-            if fail_on_duplicate { (self.accepted, self.duplicate) } else { (self.accepted + self.duplicate, 0) };
+        let (good, twice) = if fail_on_duplicate {
+            (self.accepted + self.replaced, self.duplicate)
+        } else {
+            (self.accepted + self.replaced + self.duplicate, 0)
+        };
         match (good, self.problem_count() + twice) {
             (_, 0) => Exit::Ok,
             (0, _) if self.unknown > 0 => Exit::Unreachable,
@@ -70,6 +76,7 @@ impl Summary {
 
     fn words(&self) -> String {
         let parts = [
+            (self.replaced, "replaced"),
             (self.duplicate, "duplicate"),
             (self.refused, "refused"),
             (self.invalid, "invalid"),
@@ -184,6 +191,7 @@ impl Report<'_> {
         summary.last_line = line.number;
         match view.outcome {
             "accepted" => summary.accepted += 1,
+            "replaced" => summary.replaced += 1,
             "duplicate" => summary.duplicate += 1,
             "invalid" => summary.invalid += 1,
             "unknown" => summary.unknown += 1,
@@ -217,13 +225,23 @@ impl Report<'_> {
 
 /// A line's answer as it is shown.
 fn view(line: &Line, answer: Option<&Result<Receipt, Error>>) -> AnswerView {
-    let of = |outcome, id: Option<&TaskId>, error| AnswerView { line: line.number, outcome, id: id.cloned(), error };
+    let of = |outcome, id: Option<&TaskId>, error| AnswerView {
+        line: line.number,
+        outcome,
+        id: id.cloned(),
+        error,
+        retry_after_ms: None,
+    };
     let error = match answer {
         None => return of("invalid", None, Some(line.wrong.clone().unwrap_or_default())),
         Some(Ok(receipt)) => {
             // An id made here is new: if it is in already, our own first try had brought it there.
-            let duplicate = receipt.is_duplicate() && line.made_id.as_ref() != Some(receipt.id());
-            return of(if duplicate { "duplicate" } else { "accepted" }, Some(receipt.id()), None);
+            let outcome = match receipt.taken() {
+                Taken::Duplicate if line.made_id.as_ref() != Some(receipt.id()) => "duplicate",
+                Taken::Replaced => "replaced",
+                Taken::New | Taken::Duplicate => "accepted",
+            };
+            return of(outcome, Some(receipt.id()), None);
         }
         Some(Err(error)) => error,
     };
@@ -231,7 +249,11 @@ fn view(line: &Line, answer: Option<&Result<Receipt, Error>>) -> AnswerView {
     match error {
         Error::Invalid(_) => of("invalid", None, text),
         Error::Conflict { id } => of("conflict", Some(id), text),
-        Error::Full { .. } | Error::ServerFull => of("full", None, text),
+        Error::Full { retry_after, .. } => {
+            let retry_after_ms = u64::try_from(retry_after.as_millis()).ok();
+            AnswerView { retry_after_ms, ..of("full", None, text) }
+        }
+        Error::ServerFull => of("full", None, text),
         Error::Unknown { id, .. } | Error::Failed { id, .. } => of("unknown", Some(id), Some(chain(error))),
         _ => of("refused", None, text),
     }

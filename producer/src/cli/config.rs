@@ -25,6 +25,9 @@ pub(crate) struct Config {
 pub(crate) struct Submit {
     /// Most waiting tasks of one queue and priority; 0: no bound.
     pub(crate) waiting_max: u64,
+    /// How long urgent and high tasks wait for room.
+    #[serde(with = "duration")]
+    pub(crate) room_within: Duration,
     /// Largest payload, in bytes.
     pub(crate) payload_bytes_max: usize,
     /// Calls under way at once in a bulk submit.
@@ -98,6 +101,7 @@ impl Config {
         Options {
             redis: self.redis.clone(),
             waiting_max: self.submit.waiting_max,
+            room_within: self.submit.room_within,
             payload_bytes_max: self.submit.payload_bytes_max,
             calls_in_flight: self.submit.calls_in_flight,
         }
@@ -117,6 +121,7 @@ mod tests {
         let options = loaded.value.options();
         assert_eq!(options.redis.url, library.redis.url);
         assert_eq!(options.waiting_max, library.waiting_max);
+        assert_eq!(options.room_within, library.room_within);
         assert_eq!(options.payload_bytes_max, library.payload_bytes_max);
         assert_eq!(options.calls_in_flight, library.calls_in_flight);
         assert_eq!(loaded.origin("redis.url"), &Origin::Default);

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tidemill_common::config::duration;
-use tidemill_common::task::DELAY_MAX;
+use tidemill_common::task::{DELAY_MAX, Mode};
 use tidemill_producer::{AgentName, Keep, Meta, NewTask, Priority, QueueName, RetryPolicy, TaskId};
 
 /// A duration such as `250ms`, `10s`, `5m` or `2h`, in whole ms.
@@ -60,6 +60,28 @@ pub(crate) enum KeepResult {
     None,
 }
 
+/// What becomes of a task while another waits under its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnKey {
+    /// It is a duplicate, or a conflict if it differs.
+    Reject,
+    /// Its content and timing take that one's place.
+    Replace,
+    /// The same, and that one is put off again by this one's delay.
+    Debounce,
+}
+
+impl OnKey {
+    fn mode(self) -> Mode {
+        match self {
+            Self::Reject => Mode::Reject,
+            Self::Replace => Mode::Replace,
+            Self::Debounce => Mode::Debounce,
+        }
+    }
+}
+
 /// The server's time, read once and counted on from there: what "at nine" means does not depend on this machine's clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerClock {
@@ -108,9 +130,16 @@ pub(crate) struct Facts {
     #[arg(long, value_name = "DURATION")]
     #[serde(deserialize_with = "text")]
     pub(crate) start_within: Option<Span>,
+    /// It expires if it has not ended this long from now; no attempt gets more time than is left
+    #[arg(long, value_name = "DURATION")]
+    #[serde(deserialize_with = "text")]
+    pub(crate) max_age: Option<Span>,
     /// Idempotency key, per tenant: a second task under it is a duplicate, or a conflict if it differs
     #[arg(long, short, value_name = "KEY")]
     pub(crate) key: Option<String>,
+    /// What becomes of it while another task waits under its key [default: reject]
+    #[arg(long, value_name = "WHAT", requires = "key")]
+    pub(crate) on_key: Option<OnKey>,
     /// On whose behalf
     #[arg(long, short, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
@@ -171,7 +200,9 @@ impl Facts {
         self.queue = self.queue.or(d.queue);
         self.priority = self.priority.or(d.priority);
         self.start_within = self.start_within.or(d.start_within);
+        self.max_age = self.max_age.or(d.max_age);
         self.key = self.key.or(d.key);
+        self.on_key = self.on_key.or(d.on_key);
         self.tenant = self.tenant.or(d.tenant);
         self.order_key = self.order_key.or(d.order_key);
         self.hold_on_dead |= d.hold_on_dead;
@@ -219,11 +250,13 @@ impl Facts {
             priority: self.priority.unwrap_or(usual.priority),
             delay,
             start_within: self.start_within.map(|d| d.0),
+            max_age: self.max_age.map(|d| d.0),
             max_attempts: self.max_attempts.unwrap_or(usual.max_attempts),
             cost: self.cost.unwrap_or(usual.cost),
             order_key: self.order_key,
             hold_on_dead: self.hold_on_dead,
             key: self.key,
+            mode: self.on_key.map_or(Mode::Reject, OnKey::mode),
             meta: Meta { timeout_ms: self.timeout.map_or(0, Span::ms), retry, keep, ..usual.meta },
             agent: usual.agent,
             payload: usual.payload,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use tidemill_producer::{AgentName, Client, Receipt, TaskId, Waited};
+use tidemill_producer::{AgentName, Client, Receipt, Taken, TaskId, Waited};
 
 use super::exit::{Exit, Failure, Outcome};
 use super::facts::{Facts, ServerClock, Span};
@@ -20,20 +20,22 @@ const ALONE_AFTER: Duration = Duration::from_secs(2);
 const EXAMPLES: &str = "Examples:
   producer submit echo '{\"hi\":\"there\"}' --wait
   producer submit gpt4 --payload-file prompt.json --tenant acme --key report-7
+  producer submit index '{\"repo\":\"a\"}' --key index-a --on-key debounce --delay 5s   # once, 5 s after the last of them
   producer submit crawler '{\"url\":\"…\"}' --at 2026-12-01T09:00:00+01:00 --start-within 1h
   jq -c '.[]' tasks.json | producer submit echo --ndjson - --output ndjson
 ";
 
 const FIELDS: &str =
-    "One task (JSON fields): id; duplicate (it was in already, under that id). With --wait also those of `wait`;
+    "One task (JSON fields): id; duplicate (it was in already, under that id; ended tells how it ended, if it has);
+replaced (its content has taken the place of the one that waited under its key). With --wait also those of `wait`;
 in ndjson, the id comes first, then a line for each state seen, then the end.
 
 Many tasks (--ndjson): each line of the file is an object with any of
-  agent, payload (any JSON value), queue, priority, delay, at, start_within, key, tenant, order_key, hold_on_dead,
-  cost, max_attempts, timeout, retry_base, retry_cap, result, id
+  agent, payload (any JSON value), queue, priority, delay, at, start_within, max_age, key, on_key, tenant, order_key,
+  hold_on_dead, cost, max_attempts, timeout, retry_base, retry_cap, result, id
 and flags are the defaults of all lines. With --output ndjson there is a result line for each:
-  line; outcome (accepted, duplicate, conflict, full, refused, invalid, unknown); id; error
-else a summary: lines, accepted, duplicate, refused, invalid, unknown, last_line, seconds, problems (the first 100).
+  line; outcome (accepted, replaced, duplicate, conflict, full, refused, invalid, unknown); id; error; retry_after_ms
+else a summary: lines, accepted, replaced, duplicate, refused, invalid, unknown, last_line, seconds, problems (the first 100).
 Bad lines are reported and skipped. After an interruption, --from-line goes on where it stopped.";
 
 /// Hand tasks in: one, or a file of them
@@ -87,6 +89,9 @@ impl Args {
 struct View<'a> {
     id: &'a TaskId,
     duplicate: bool,
+    replaced: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<WaitedView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,7 +120,7 @@ pub(crate) async fn run(args: Args, context: &Context) -> Outcome {
     let receipt = client.submit(task).await?;
     let duplicate = receipt.is_duplicate() && !(own_id && *receipt.id() == made);
     if !args.wait || context.out.format != Format::Json {
-        accepted(&receipt, duplicate, context)?;
+        accepted(&receipt, duplicate, context).await?;
     }
     if duplicate && args.fail_on_duplicate {
         return Err(Failure::new(Exit::Refused, format!("task {} was in already", receipt.id())));
@@ -127,15 +132,26 @@ pub(crate) async fn run(args: Args, context: &Context) -> Outcome {
     Ok(Exit::Ok)
 }
 
-fn accepted(receipt: &Receipt, duplicate: bool, context: &Context) -> std::io::Result<()> {
+async fn accepted(receipt: &Receipt, duplicate: bool, context: &Context) -> Result<(), Failure> {
+    let id = receipt.id();
+    // A late caller gets the answer that the first one got.
+    let ended = if duplicate { receipt.wait(Duration::ZERO).await? } else { Waited::Forgotten };
+    let replaced = receipt.taken() == Taken::Replaced;
     if context.out.is_table() {
-        if duplicate {
-            context.out.note("it was in already");
+        match ended.ended() {
+            Some(end) => context
+                .out
+                .note(&format!("it was in already, and has ended: {}; see `producer status {id}`", end.state)),
+            None if duplicate => context.out.note("it was in already"),
+            None if replaced => context.out.note("it has taken the place of the task that waited under its key"),
+            None => {}
         }
-        context.out.line(receipt.id().as_str())
+        context.out.line(id.as_str())?;
     } else {
-        context.out.json(&View { id: receipt.id(), duplicate })
+        let ended = ended.ended().map(|_| WaitedView::of(id, &ended));
+        context.out.json(&View { id, duplicate, replaced, ended })?;
     }
+    Ok(())
 }
 
 fn read_payload(args: &Args, context: &Context) -> Result<Bytes, Failure> {

@@ -85,7 +85,7 @@ impl StatusView {
         let ended = Ended::of(id, status);
         let task = head(id, status);
         let agent = task.as_ref().map(|t| t.agent.to_string()).or_else(|| said(&status.agent));
-        let error = ended.as_ref().map_or(&status.error, |end| &end.error);
+        let error = ended.as_ref().map_or(status.error(), |end| end.error.as_str());
         Self {
             id: id.clone(),
             state: state_name(status.state),

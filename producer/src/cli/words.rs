@@ -24,8 +24,8 @@ pub(crate) fn brief(status: &Status) -> String {
     match status.state {
         Some(State::Parked) => format!("{name} at {}", printable(status.gate.as_deref().unwrap_or("a gate"))),
         Some(State::Running) => format!("{name} on {} (attempt {})", printable(&status.worker), status.attempt),
-        Some(State::Scheduled) if !status.error.is_empty() => {
-            format!("{name} for another try: {}", printable(&status.error))
+        Some(State::Scheduled) if !status.error().is_empty() => {
+            format!("{name} for another try: {}", printable(status.error()))
         }
         _ => name.to_owned(),
     }
@@ -55,7 +55,7 @@ pub(crate) fn explain(id: &TaskId, status: &Status, now_ms: u64, workers: u64) -
     if matches!(status.state, Some(State::Queued | State::Parked)) && workers == 0 {
         lines.push("No worker is alive: start one with `worker run`, or `worker dev` on this machine.".to_owned());
     }
-    let error = tidemill_producer::Ended::of(id, status).map_or_else(|| status.error.clone(), |end| end.error);
+    let error = tidemill_producer::Ended::of(id, status).map_or_else(|| status.error().to_owned(), |end| end.error);
     if !error.is_empty() {
         lines.push(format!("Its last error: {}", printable(&error)));
     }
@@ -67,7 +67,7 @@ pub(crate) fn explain(id: &TaskId, status: &Status, now_ms: u64, workers: u64) -
 
 fn scheduled(status: &Status, now_ms: u64) -> Vec<String> {
     let due = span(status.due_ms.saturating_sub(now_ms));
-    if status.attempt > 0 || !status.error.is_empty() {
+    if status.attempt > 0 || !status.error().is_empty() {
         vec![format!("It failed ({} runs counted) and is tried again in {due}.", status.attempt)]
     } else {
         vec![format!("It is due in {due}.")]

@@ -137,7 +137,7 @@ async fn a_meta_part_that_only_the_worker_reads() {
     .await;
     for task in &tasks {
         let end = lab.store().status(&task.id, None).await.expect("an answer");
-        assert!(end.error.starts_with("invalid: "), "{end:?}");
+        assert!(end.error().starts_with("invalid: "), "{end:?}");
     }
     echoes(&lab, b"still here").await;
     worker.signal(Signal::SIGTERM);

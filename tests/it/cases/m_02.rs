@@ -17,7 +17,7 @@ async fn nothing_trims_what_waits() {
     // A bound is an answer, not a trim.
     let more = lab.tasks(2, Payload::default());
     let answers = lab.store().submit(&more, tasks as u64 + 1).await.unwrap();
-    assert_eq!(answers, [Accepted::New(more[0].id.clone()), Accepted::Full]);
+    assert!(matches!(&answers[..], [Accepted::New(id), Accepted::Full { .. }] if *id == more[0].id), "{answers:?}");
     lab.accepted([more[0].id.clone()]);
 
     lab.start(lab.setup("w").concurrency(100));

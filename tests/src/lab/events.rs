@@ -48,7 +48,7 @@ pub struct Events {
 }
 
 /// The fixed part of an outcome in the log: letter, fence, attempt, start, end.
-const OUTCOME_BYTES: usize = 27;
+const OUTCOME_BYTES: usize = 30;
 
 impl Events {
     /// When a task was taken back, server ms.

@@ -116,11 +116,12 @@ pub fn known(r: &mut Reference, task: &NewTask) {
         header: sealed.header,
         body: sealed.body,
         seq: 0,
+        generation: 0,
         due: 0,
         expires: 0,
         life: Life::Waiting,
         past: None,
-        indexed: false,
+        indexed: 0,
         not_before: 0,
     };
     r.tasks.insert(task.id.to_string(), known);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tidemill_common::book::Book;
 use tidemill_common::name::{AgentName, Fence, TaskId, WorkerId};
 use tidemill_common::store::{
-    Accepted, Applied, Cancelled, Claim, Claimed, Counts, Error, Lease, Offer, OwnedDelivery, Renewed, Settle,
-    SettleItem, Settled, Status, Store, Swept,
+    Accepted, Altered, Applied, Cancelled, Change, Claim, Claimed, Counts, DeadDone, DeadVerb, Error, Lease, Offer,
+    OwnedDelivery, Renewed, Settle, SettleItem, Settled, Status, Store, Swept,
 };
-use tidemill_common::task::NewTask;
+use tidemill_common::task::{Mode, NewTask};
 
 /// How long the holder of the sweep may be silent, ms of the test clock.
 pub const SWEEP_HOLD_MS: u64 = 2_000;
@@ -26,6 +26,8 @@ pub enum Call {
     Own { worker: usize },
     Leave { worker: usize },
     Cancel { id: TaskId },
+    Alter { tasks: Vec<(TaskId, Change)> },
+    Dead { tasks: Vec<(TaskId, DeadVerb)> },
     Book { book: Book },
     Status { id: TaskId, wake: Option<String> },
     Progress { items: Vec<(TaskId, Fence, String)> },
@@ -44,6 +46,8 @@ pub enum Answer {
     Owned(Vec<OwnedDelivery>),
     Left(bool),
     Cancelled(Cancelled),
+    Altered(Vec<Altered>),
+    DeadDone(Vec<DeadDone>),
     Applied(Applied),
     Status(Box<Status>),
     Progress(Vec<bool>),
@@ -70,6 +74,8 @@ impl Call {
             Self::Own { .. } => "own",
             Self::Leave { .. } => "leave",
             Self::Cancel { .. } => "cancel",
+            Self::Alter { .. } => "alter",
+            Self::Dead { .. } => "dead",
             Self::Book { .. } => "book",
             Self::Status { .. } => "status",
             Self::Progress { .. } => "progress",
@@ -118,6 +124,8 @@ impl Call {
             Self::Own { worker } => own(store, &names[*worker]).await?,
             Self::Leave { worker } => Answer::Left(store.leave(&names[*worker]).await?),
             Self::Cancel { id } => Answer::Cancelled(store.cancel(id).await?),
+            Self::Alter { tasks } => Answer::Altered(store.alter(tasks).await?),
+            Self::Dead { tasks } => Answer::DeadDone(store.dead(tasks).await?),
             Self::Book { book } => Answer::Applied(store.apply_book(&book.compile()).await?),
             Self::Status { id, wake } => Answer::Status(Box::new(store.status(id, wake.as_deref()).await?)),
             Self::Progress { items } => Answer::Progress(store.progress(items).await?),
@@ -179,6 +187,8 @@ fn shown(t: &NewTask) -> String {
         (!t.delay.is_zero(), format!(" delay={:?}", t.delay)),
         (t.start_within.is_some(), format!(" within={:?}", t.start_within.unwrap_or_default())),
         (t.order_key.is_some(), format!(" order={}", t.order_key.clone().unwrap_or_default())),
+        (t.max_age.is_some(), format!(" age={:?}", t.max_age.unwrap_or_default())),
+        (t.mode != Mode::Reject, format!(" {:?}", t.mode)),
         (t.hold_on_dead, " hold".into()),
         (t.key.is_some(), format!(" key={}", t.key.clone().unwrap_or_default())),
         (t.cost != 1, format!(" cost={}", t.cost)),

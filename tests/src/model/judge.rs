@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use tidemill_common::book::Book;
+use tidemill_common::history::{DeadReason, PastError};
 use tidemill_common::name::Fence;
 use tidemill_common::state::State;
-use tidemill_common::store::{Applied, Cancelled, Counts, Renewed, SettleItem, Settled, Status, Swept, Verb};
+use tidemill_common::store::{Accepted, Applied, Cancelled, Counts, Renewed, SettleItem, Settled, Status, Swept, Verb};
 
 use super::call::{Answer, Call, SWEEP_HOLD_MS};
 use super::fleet::{Known as Lease, Lane};
-use super::judge_claim;
 use super::reference::{DEAD_MS, Life, Past, Reference};
 use super::wire::Outcome;
 use super::{Verdict, Violation, ensure};
+use super::{judge_claim, judge_operator};
 
 /// What a judge may look up where an answer does not say it.
 pub trait Peek {
@@ -29,7 +30,11 @@ pub fn judge(r: &mut Reference, call: &Call, answer: &Answer, peek: &mut dyn Pee
         return Err(Violation(format!("an error: {why}")));
     }
     match call {
-        Call::Submit { tasks, most } => expect(answer, &Answer::Submitted(r.accept(tasks, *most))),
+        Call::Submit { tasks, most } => {
+            let expected = r.accept(tasks, *most);
+            let Answer::Submitted(got) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
+            expect(&Answer::Submitted(without_hints(got)), &Answer::Submitted(expected))
+        }
         Call::Claim { worker, seq, most, lone, offers, .. } => judge_claim::claim(
             r,
             &judge_claim::Asked { worker: *worker, seq: *seq, most: *most, lone: *lone, offers },
@@ -45,6 +50,8 @@ pub fn judge(r: &mut Reference, call: &Call, answer: &Answer, peek: &mut dyn Pee
         Call::Own { worker } => own(r, *worker, answer),
         Call::Leave { worker } => leave(r, *worker, answer),
         Call::Cancel { id } => cancel(r, id.as_str(), answer),
+        Call::Alter { tasks } => judge_operator::alter(r, tasks, answer),
+        Call::Dead { tasks } => judge_operator::dead(r, tasks, answer),
         Call::Book { book } => apply(r, book, answer),
         Call::Status { id, wake } => status(r, id.as_str(), wake.as_deref(), answer),
         Call::Progress { items } => {
@@ -104,7 +111,6 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
     let max = u64::from(task.new.max_attempts);
     let mut past = Past { fence: run.fence, ..task.past() };
     r.gates.give_back(&run.taken);
-    let error = |text: &str| text.chars().take(1024).collect::<String>();
     if let Verb::Done { result, keep_ms } = &item.verb {
         let end = r.record(b'd', Some(&run), &past, result, *keep_ms);
         r.end(id, end, None);
@@ -121,12 +127,15 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
         r.end(id, end, None);
         return Settled::Cancelled;
     }
-    past.error = error(&String::from_utf8_lossy(&data));
+    if item.verb != Verb::Release {
+        past.note(now, run.attempt, &data);
+    }
     let dead =
         matches!(item.verb, Verb::Dead { .. }) || (matches!(item.verb, Verb::Retry { .. }) && run.attempt >= max);
     if dead {
         past.attempts = run.attempt;
-        let end = r.record(b'x', Some(&run), &past, &data, 0);
+        let why = if matches!(item.verb, Verb::Dead { .. }) { b'r' } else { b'a' };
+        let end = r.record_why(b'x', why, Some(&run), &past, &data, 0);
         r.end(id, end, Some(past));
         return Settled::Dead;
     }
@@ -142,9 +151,25 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
             (Settled::Released, None)
         }
     };
+    let too_old = task.too_old();
+    if too_old > 0 && too_old <= now {
+        let end = r.record(b'e', Some(&run), &past, &data, 0);
+        r.end(id, end, None);
+        return Settled::Expired;
+    }
     task.not_before = after.map_or(0, |ms| now + ms.max(1));
     task.past = Some(past);
+    task.indexed = too_old;
     how
+}
+
+/// When there may be room again is a guess of the scripts.
+fn without_hints(answers: &[Accepted]) -> Vec<Accepted> {
+    let plain = |answer: &Accepted| match answer {
+        Accepted::Full { .. } => Accepted::Full { retry_after_ms: 0 },
+        other => other.clone(),
+    };
+    answers.iter().map(plain).collect()
 }
 
 fn not_mine(r: &Reference, id: &str, fence: u64) -> Settled {
@@ -224,16 +249,17 @@ fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Ve
 /// Too late ones by the index, a page of them.
 fn expire(r: &mut Reference) -> usize {
     let now = r.now_ms();
-    let late = |t: &super::reference::Known| t.indexed && t.expires <= now;
+    let late = |t: &super::reference::Known| t.indexed > 0 && t.indexed <= now;
     let mut due: Vec<(u64, String)> =
-        r.tasks.iter().filter(|(_, t)| late(t)).map(|(id, t)| (t.expires, id.clone())).collect();
+        r.tasks.iter().filter(|(_, t)| late(t)).map(|(id, t)| (t.indexed, id.clone())).collect();
     due.sort();
     due.truncate(r.page);
     for (_, id) in &due {
         let task = r.tasks.get_mut(id).expect("it is known");
-        task.indexed = false;
+        task.indexed = 0;
         if task.waits() {
-            let end = r.record(b'e', None, &Past::default(), b"", 0);
+            let past = task.past();
+            let end = r.record(b'e', None, &past, b"", 0);
             r.end(id, end, None);
         }
     }
@@ -338,8 +364,10 @@ fn status(r: &mut Reference, id: &str, wake: Option<&str>, answer: &Answer) -> V
     let past = task.past();
     let mut want = Status {
         attempt: past.attempts,
-        losses: past.losses + past.lone,
-        error: past.error.clone(),
+        losses: past.lost(),
+        reason: None,
+        replays: past.replays,
+        errors: past.errors.iter().map(shown).collect(),
         fence: Fence(0),
         ..(**got).clone()
     };
@@ -360,10 +388,14 @@ fn status(r: &mut Reference, id: &str, wake: Option<&str>, answer: &Answer) -> V
         Life::Ended(end) if end.record_until > r.age => {
             want.state = Some(state_of(end.letter));
             (want.attempt, want.fence, want.started_ms) = (end.attempt, Fence(end.fence), end.start);
+            (want.losses, want.reason) = (end.losses, DeadReason::from_letter(end.why));
             (want.ended_ms, want.data) =
                 (end.at, if end.data.starts_with(b"never_fits") { got.data.clone() } else { end.data.clone() });
         }
-        Life::Ended(end) => want.state = end.kept.then_some(State::Dead),
+        Life::Ended(end) => {
+            want.state = end.kept.then_some(State::Dead);
+            want.reason = end.kept.then_some(DeadReason::Invalid);
+        }
     }
     ensure!(**got == want, "{id}: the status is {got:?}, expected {want:?}");
     if let Some(client) = wake.filter(|_| task.end().is_none()) {
@@ -373,6 +405,11 @@ fn status(r: &mut Reference, id: &str, wake: Option<&str>, answer: &Answer) -> V
         }
     }
     Ok(())
+}
+
+fn shown((at, attempt, text): &(u64, u64, Vec<u8>)) -> PastError {
+    let attempt = u16::try_from(*attempt).unwrap_or(u16::MAX);
+    PastError { at_ms: *at, attempt, text: String::from_utf8_lossy(text).into_owned() }
 }
 
 fn counts(r: &Reference, answer: &Answer) -> Verdict {

@@ -98,8 +98,14 @@ fn end_suspects(r: &mut Reference, peek: &mut dyn Peek) -> Verdict {
         );
         ensure!(late || outcome.data.starts_with(b"never_fits: "), "{id} is dead of {:?}", outcome.data);
         let past = task.past();
-        let end = r.record(letter, None, &past, &outcome.data, 0);
-        let past = (!late).then(|| Past { error: String::from_utf8_lossy(&outcome.data).into_owned(), ..past });
+        let why = if late { b'-' } else { b'n' };
+        let end = r.record_why(letter, why, None, &past, &outcome.data, 0);
+        let now = r.now_ms();
+        let past = (!late).then(|| {
+            let mut past = past.clone();
+            past.note(now, past.attempts, &outcome.data);
+            past
+        });
         r.end(&id, end, past);
     }
     Ok(())
@@ -163,7 +169,9 @@ fn start(r: &mut Reference, asked: &Asked<'_>, id: &str, fence: u64) -> Verdict 
     }
     let attempt = task.past().attempts + 1;
     let history = task.past.is_some();
-    task.indexed = false;
+    let field = task.waits_field();
+    task.indexed = 0;
+    *r.taken.entry(field).or_default() += 1;
     task.life = Life::Running(Run {
         worker: asked.worker,
         fence,
@@ -206,6 +214,7 @@ pub fn reclaim(r: &mut Reference, worker: usize, poison: u64, answer: &Answer, p
 }
 
 fn lose(r: &mut Reference, id: &str, poison: u64) {
+    let now = r.now_ms();
     let task = r.tasks.get_mut(id).expect("it is known");
     let Life::Running(run) = std::mem::replace(&mut task.life, Life::Waiting) else { return };
     r.gates.give_back(&run.taken);
@@ -219,11 +228,17 @@ fn lose(r: &mut Reference, id: &str, poison: u64) {
         let end = r.record(b'c', Some(&run), &past, b"", 0);
         return r.end(id, end, None);
     }
-    past.error = format!("worker lost {} times", past.losses + past.lone);
+    let text = format!("worker lost {} times", past.lost());
+    past.note(now, run.attempt, text.as_bytes());
     if past.lone >= poison {
-        let data = format!("poison: {}", past.error);
-        let end = r.record(b'x', Some(&run), &past, data.as_bytes(), 0);
+        let end = r.record_why(b'x', b'p', Some(&run), &past, format!("poison: {text}").as_bytes(), 0);
         return r.end(id, end, Some(past));
     }
+    let too_old = task.too_old();
+    if too_old > 0 && too_old <= now {
+        let end = r.record(b'e', Some(&run), &past, b"", 0);
+        return r.end(id, end, None);
+    }
     task.past = Some(past);
+    task.indexed = too_old;
 }

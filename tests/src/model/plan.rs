@@ -36,6 +36,10 @@ pub enum Kind {
     Own,
     Leave,
     Cancel,
+    /// An operator changes waiting tasks.
+    Alter,
+    /// An operator replays, purges or skips dead tasks.
+    Dead,
     Book,
     Status,
     Progress,
@@ -120,6 +124,8 @@ const WEIGHTS: &[(Kind, u64)] = &[
     (Kind::Own, 3),
     (Kind::Leave, 1),
     (Kind::Cancel, 7),
+    (Kind::Alter, 4),
+    (Kind::Dead, 4),
     (Kind::Book, 4),
     (Kind::Status, 2),
     (Kind::Progress, 1),

@@ -65,7 +65,9 @@ impl Play<'_> {
         for id in ids {
             let outcome = s.outcomes.get(&id).map(|(o, ttl)| End {
                 letter: o.letter,
+                why: o.why,
                 attempt: o.attempt,
+                losses: o.losses,
                 fence: o.fence,
                 start: o.start,
                 at: o.at,
@@ -76,7 +78,7 @@ impl Play<'_> {
             let Some(task) = self.w.r.tasks.get_mut(&id) else { continue };
             match (s.envelopes.get(&id), outcome) {
                 (Some((envelope, _)), outcome) => waits_or_dead(task, envelope, s.at.get(&id), outcome),
-                (None, Some(end)) => (task.life, task.past, task.indexed) = (Life::Ended(end), None, false),
+                (None, Some(end)) => (task.life, task.past, task.indexed) = (Life::Ended(end), None, 0),
                 (None, None) => {
                     self.w.r.tasks.remove(&id);
                 }
@@ -103,8 +105,8 @@ impl Play<'_> {
                 self.w.raw(&["ZADD"], "dead", &[&end.at.to_string(), &id])?;
                 continue;
             }
-            if task.expires > 0 && task.past.is_none() {
-                self.w.raw(&["ZADD"], "x", &[&task.expires.to_string(), &id])?;
+            if task.indexed > 0 {
+                self.w.raw(&["ZADD"], "x", &[&task.indexed.to_string(), &id])?;
             }
             let behind = task.new.order_key.as_ref().is_some_and(|o| self.w.r.order_head(o) != Some(&id));
             if behind {
@@ -114,7 +116,7 @@ impl Play<'_> {
                 self.w.raw(&["ZADD"], "z", &[&task.due.to_string(), &id])?;
             } else {
                 let key = self.w.key("s:first");
-                let generation = u32::try_from(seq & 0xFFFF_FFFF).unwrap_or(0).to_be_bytes();
+                let generation = task.generation.to_be_bytes();
                 self.w.bytes(&[b"XADD", key.as_bytes(), b"*", &generation, id.as_bytes()])?;
             }
         }
@@ -131,12 +133,15 @@ impl Play<'_> {
         self.w.r.fence = number("fence").max(fences);
         self.w.r.ended.clear();
         self.w.raw(&["DEL"], "n", &[])?;
-        for outcome in ["done", "dead", "cancelled", "expired", "reclaimed"] {
+        let taken = old.keys().filter_map(|field| field.strip_prefix("t:"));
+        self.w.r.taken = taken.map(|of| (format!("w:{of}"), number(&format!("t:{of}")))).collect();
+        for outcome in ["done", "dead", "cancelled", "expired", "reclaimed", "replayed"] {
             self.w.r.count(outcome, number(&format!("o:{outcome}")));
         }
         let behind: u64 = self.w.r.orders.values().map(|o| o.len() as u64 - 1).sum();
         let ended = self.w.r.ended.iter().map(|(outcome, n)| (format!("o:{outcome}"), *n));
         let mut fields: Vec<(String, u64)> = ended.collect();
+        fields.extend(self.w.r.taken.iter().map(|(of, n)| (format!("t{}", &of[1..]), *n)));
         fields.extend([("seq".into(), self.w.r.seq), ("fence".into(), self.w.r.fence), ("behind".into(), behind)]);
         let waits: BTreeSet<String> = self.w.r.tasks.values().filter(|t| t.waits()).map(Known::waits_field).collect();
         fields.extend(waits.into_iter().map(|field| {
@@ -198,12 +203,14 @@ fn waits_or_dead(task: &mut Known, envelope: &Envelope, at: Option<&At>, outcome
         losses: a.losses,
         lone: a.lone,
         backs: a.backs,
+        replays: a.replays,
         fence: a.fence,
-        error: a.error.clone(),
+        errors: a.errors.clone(),
     });
-    task.indexed = envelope.expires > 0 && task.past.is_none();
+    task.generation = u32::try_from(envelope.generation).unwrap_or(0);
+    task.indexed = task.deadline();
     task.life = outcome.map_or(Life::Waiting, Life::Ended);
     if !task.waits() {
-        task.indexed = false;
+        task.indexed = 0;
     }
 }

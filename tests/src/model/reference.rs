@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tidemill_common::book::Book;
 use tidemill_common::envelope;
 use tidemill_common::store::Accepted;
-use tidemill_common::task::{NewTask, Priority};
+use tidemill_common::task::{Mode, NewTask, Priority};
 
 use super::book::{Kind, Rule, rate_windows, rules_of};
 use super::fleet::Fleet;
@@ -39,7 +39,10 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     pub letter: u8,
+    /// Why it is dead.
+    pub why: u8,
     pub attempt: u64,
+    pub losses: u64,
     pub fence: u64,
     pub start: u64,
     pub at: u64,
@@ -65,8 +68,22 @@ pub struct Past {
     pub losses: u64,
     pub lone: u64,
     pub backs: u64,
+    pub replays: u64,
     pub fence: u64,
-    pub error: String,
+    pub errors: Vec<(u64, u64, Vec<u8>)>,
+}
+
+impl Past {
+    /// Another error: five are kept, the newest whole.
+    pub fn note(&mut self, at: u64, attempt: u64, text: &[u8]) {
+        self.errors.iter_mut().for_each(|(_, _, old)| old.truncate(256));
+        self.errors.insert(0, (at, attempt, text[..text.len().min(1024)].to_vec()));
+        self.errors.truncate(5);
+    }
+    /// All losses.
+    pub fn lost(&self) -> u64 {
+        self.losses + self.lone
+    }
 }
 
 /// A task.
@@ -76,12 +93,13 @@ pub struct Known {
     pub header: Bytes,
     pub body: Bytes,
     pub seq: u64,
+    pub generation: u32,
     pub due: u64,
     pub expires: u64,
     pub life: Life,
     pub past: Option<Past>,
-    /// Its deadline is still in the index.
-    pub indexed: bool,
+    /// The deadline that is in the index; 0: none is.
+    pub indexed: u64,
     /// Not before this, server ms; 0 once that has come, also if the clock goes back again.
     pub not_before: u64,
 }
@@ -100,9 +118,22 @@ impl Known {
     pub fn is_kept(&self) -> bool {
         self.end().is_none_or(|end| end.kept)
     }
-    /// It should have started by now. A task that has started once has met its deadline.
+    /// When it is too old to be run, server ms; 0: never.
+    pub fn too_old(&self) -> u64 {
+        self.new.max_age.map_or(0, |age| self.seq / 1000 + u64::try_from(age.as_millis()).expect("short"))
+    }
+    /// The deadline that holds: one that has started once has met the one for its start.
+    pub fn deadline(&self) -> u64 {
+        if self.past.is_none() { self.expires } else { self.too_old() }
+    }
+    /// It should have started by now, or is too old.
     pub fn is_late(&self, now: u64) -> bool {
-        self.expires > 0 && self.expires <= now && self.past.is_none()
+        self.deadline() > 0 && self.deadline() <= now
+    }
+    /// Its content is another: the header is written anew.
+    pub fn altered(&mut self) {
+        self.header = envelope::seal(&self.new).expect("histories make sealable tasks").header;
+        self.generation = self.generation.wrapping_add(1);
     }
     pub fn place(&self) -> i64 {
         place(self.seq, self.new.priority)
@@ -114,14 +145,10 @@ impl Known {
         format!("w:{}:{}", self.new.priority.value(), self.new.queue)
     }
     /// Its envelope, byte for byte.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "below 2^53; the generation is the low half"
-    )]
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "below 2^53; headers are short")]
     pub fn stored(&self) -> Vec<u8> {
         let mut envelope = vec![1];
-        envelope.extend_from_slice(&(self.seq as u32).to_be_bytes());
+        envelope.extend_from_slice(&self.generation.to_be_bytes());
         for number in [self.seq, self.due, self.expires] {
             envelope.extend_from_slice(&(number as f64).to_be_bytes());
         }
@@ -174,6 +201,8 @@ pub struct Reference {
     pub orders: BTreeMap<String, BTreeSet<(u64, String)>>,
     pub queues: BTreeSet<String>,
     pub ended: BTreeMap<&'static str, u64>,
+    /// Tasks handed over, by the counter of those that wait.
+    pub taken: BTreeMap<String, u64>,
     pub waits: BTreeMap<String, Vec<String>>,
     /// Who was told of which end, and has not read it yet.
     pub woken: BTreeMap<String, Vec<String>>,
@@ -244,7 +273,7 @@ impl Reference {
     }
 
     /// The key's owner, unless it has expired.
-    fn owner(&self, key: &(String, String)) -> Option<&KeyOwner> {
+    pub fn owner(&self, key: &(String, String)) -> Option<&KeyOwner> {
         self.keys.get(key).filter(|o| o.until.is_none_or(|until| until > self.age))
     }
 
@@ -259,7 +288,18 @@ impl Reference {
         }
         let first = self.now.max(self.seq + 1);
         self.seq = first + tasks.len() as u64 - 1;
-        tasks.iter().zip(first..).map(|(task, seq)| self.accept_one(task, seq, most)).collect()
+        let mut answers = vec![Accepted::Invalid; tasks.len()];
+        // Those that may take another's place come last.
+        for moded in [false, true] {
+            for (i, task) in tasks.iter().enumerate().filter(|(_, t)| (t.mode != Mode::Reject) == moded) {
+                let seq = if moded { self.now.max(self.seq + 1) } else { first + i as u64 };
+                answers[i] = self.accept_one(task, seq, most);
+                if answers[i] == Accepted::New(task.id.clone()) {
+                    self.seq = self.seq.max(seq);
+                }
+            }
+        }
+        answers
     }
 
     fn accept_one(&mut self, task: &NewTask, seq: u64, most: u64) -> Accepted {
@@ -270,9 +310,14 @@ impl Reference {
         if self.is_known(id) {
             return Accepted::Duplicate(task.id.clone());
         }
+        if task.mode != Mode::Reject
+            && let Some(answer) = self.replace(task)
+        {
+            return answer;
+        }
         let sealed = envelope::seal(task).expect("histories make sealable tasks");
         let key = task.key.as_ref().map(|key| (task.tenant.clone(), key.clone()));
-        if let Some(owner) = key.as_ref().and_then(|k| self.owner(k)) {
+        if let Some(owner) = key.as_ref().and_then(|k| self.owner(k)).filter(|_| task.mode == Mode::Reject) {
             let other = owner.id.parse().expect("an id");
             return if owner.fingerprint == sealed.fingerprint {
                 Accepted::Duplicate(other)
@@ -282,20 +327,23 @@ impl Reference {
         }
         let now = self.now_ms();
         let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).expect("short");
+        let expires = expires(task, seq, now);
         let known = Known {
             new: task.clone(),
             header: sealed.header,
             body: sealed.body,
             seq,
+            generation: low(seq),
             due: if task.delay.is_zero() { 0 } else { now + ms(task.delay) },
-            expires: task.start_within.map_or(0, |d| now + ms(d)),
+            expires,
             life: Life::Waiting,
             past: None,
-            indexed: task.start_within.is_some(),
+            indexed: expires,
             not_before: if task.delay.is_zero() { 0 } else { now + ms(task.delay) },
         };
-        if most > 0 && self.waiting_in(&known.waits_field()) >= most {
-            return Accepted::Full;
+        let room = if task.priority == Priority::Low { (most * 4 / 5).max(1) } else { most };
+        if most > 0 && self.waiting_in(&known.waits_field()) >= room {
+            return Accepted::Full { retry_after_ms: 0 };
         }
         if let Some(key) = key {
             self.keys.insert(key, KeyOwner { id: id.to_owned(), fingerprint: sealed.fingerprint, until: None });
@@ -322,12 +370,12 @@ impl Reference {
         }
         let age = self.age;
         let task = self.tasks.get_mut(id).expect("it was known");
-        task.indexed = false;
+        task.indexed = 0;
         task.past = past;
         let gone = !end.kept;
         task.life = Life::Ended(end);
         let key = task.new.key.as_ref().filter(|_| gone).map(|key| (task.new.tenant.clone(), key.clone()));
-        if let Some(owner) = key.and_then(|key| self.keys.get_mut(&key)) {
+        if let Some(owner) = key.and_then(|key| self.keys.get_mut(&key)).filter(|owner| owner.id == id) {
             owner.until = Some(age + KEY_MS);
         }
         if !task.leads() {
@@ -335,7 +383,7 @@ impl Reference {
         }
     }
 
-    fn leave_order(&mut self, id: &str) {
+    pub fn leave_order(&mut self, id: &str) {
         let Some(task) = self.tasks.get(id) else { return };
         let Some(order) = task.new.order_key.clone() else { return };
         let entry = (task.seq, id.to_owned());
@@ -356,7 +404,7 @@ impl Reference {
             (end.kept, end.record_until) = (false, 0);
         }
         let key = task.new.key.as_ref().map(|key| (task.new.tenant.clone(), key.clone()));
-        if let Some(owner) = key.and_then(|key| self.keys.get_mut(&key)) {
+        if let Some(owner) = key.and_then(|key| self.keys.get_mut(&key)).filter(|owner| owner.id == id) {
             owner.until = Some(age + KEY_MS);
         }
         self.leave_order(id);
@@ -364,9 +412,16 @@ impl Reference {
 
     /// A new end record.
     pub fn record(&self, letter: u8, run: Option<&Run>, past: &Past, data: &[u8], keep_ms: u64) -> End {
+        self.record_why(letter, b'-', run, past, data, keep_ms)
+    }
+
+    /// A new end record, with the reason of a death.
+    pub fn record_why(&self, letter: u8, why: u8, run: Option<&Run>, past: &Past, data: &[u8], keep_ms: u64) -> End {
         let ttl = if letter == b'x' { DEAD_MS } else { keep_ms.max(RESEND_MS) };
         End {
             letter,
+            why,
+            losses: past.lost(),
             attempt: run.map_or(past.attempts, |r| r.attempt),
             fence: run.map_or(past.fence, |r| r.fence),
             start: run.map_or(0, |r| r.start),
@@ -400,6 +455,19 @@ impl Reference {
         let ends = |t: &Known| t.waits() && (t.is_late(now) || self.never_fits(&t.new).is_some());
         self.tasks.iter().filter(|(_, t)| ends(t)).map(|(id, _)| id.clone()).collect()
     }
+}
+
+/// The first of its deadlines, server ms; 0: it has none.
+pub fn expires(task: &NewTask, seq: u64, now: u64) -> u64 {
+    let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).expect("short");
+    let all = [task.start_within.map(|d| now + ms(d)), task.max_age.map(|d| seq / 1000 + ms(d))];
+    all.into_iter().flatten().min().unwrap_or(0)
+}
+
+/// The generation that a sequence stands for.
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is meant")]
+pub fn low(seq: u64) -> u32 {
+    seq as u32
 }
 
 /// Whether a script can read the task; histories make unreadable ones by nesting too deep or by no attempts.

@@ -3,6 +3,7 @@
 use tidemill_common::book::Book;
 use tidemill_common::name::AgentName;
 use tidemill_common::store::{Cancelled, Offer};
+use tidemill_common::task::Mode;
 
 use super::call::{Answer, Call};
 use super::fleet::Known as Lease;
@@ -78,7 +79,7 @@ impl<'h> Play<'h> {
     }
 
     /// Makes a call; none when the caller gets no answer.
-    fn send(&mut self, rng: &mut Rng, call: &Call) -> Result<Option<Answer>, Violation> {
+    pub fn send(&mut self, rng: &mut Rng, call: &Call) -> Result<Option<Answer>, Violation> {
         match self.fate(rng) {
             Fate::Fine => self.w.call(call).map(Some),
             Fate::Twice => {
@@ -107,7 +108,11 @@ impl<'h> Play<'h> {
     }
 
     fn one(&mut self, kind: Kind, rng: &mut Rng) -> Verdict {
-        if self.w.broken.is_some() && matches!(kind, Kind::Leap | Kind::Reborn | Kind::Notes | Kind::Back | Kind::Break)
+        if self.w.broken.is_some()
+            && matches!(
+                kind,
+                Kind::Leap | Kind::Reborn | Kind::Notes | Kind::Back | Kind::Break | Kind::Alter | Kind::Dead
+            )
         {
             return Ok(());
         }
@@ -148,6 +153,8 @@ impl<'h> Play<'h> {
             Kind::Own => self.any_well(rng).map_or(Ok(()), |worker| self.own(rng, worker)),
             Kind::Leave => self.leave(rng),
             Kind::Cancel => self.cancel(rng),
+            Kind::Alter => self.alter(rng),
+            Kind::Dead => self.dead(rng),
             Kind::Book => self.book(rng),
             Kind::Status => self.status(rng),
             Kind::Progress => self.progress(rng),
@@ -214,7 +221,10 @@ impl<'h> Play<'h> {
     fn submit(&mut self, rng: &mut Rng) -> Verdict {
         let n = if rng.percent(4) { rng.within(8, 32) } else { rng.within(1, self.w.style.batch) };
         let style = self.w.style;
-        let tasks = tasks::batch(rng, &style, &self.w.r, &mut self.next_id, n);
+        let mut tasks = tasks::batch(rng, &style, &self.w.r, &mut self.next_id, n);
+        if self.w.broken.is_some() {
+            tasks.iter_mut().for_each(|task| task.mode = Mode::Reject);
+        }
         let most = if rng.percent(10) { rng.within(1, 6) } else { 0 };
         self.send(rng, &Call::Submit { tasks, most }).map(|_| ())
     }
@@ -225,7 +235,7 @@ impl<'h> Play<'h> {
         self.w.call(&Call::Cancel { id: id.parse().expect("an id") })?;
         self.leap(130_000)?;
         let mut task = self.w.r.tasks[id].new.clone();
-        task.key = None;
+        (task.key, task.mode) = (None, Mode::Reject);
         if rng.percent(50) {
             task.delay = std::time::Duration::from_millis(700);
         }

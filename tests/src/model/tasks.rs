@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidemill_common::name::{Fence, TaskId};
 use tidemill_common::store::{SettleItem, Verb};
-use tidemill_common::task::{NewTask, Priority};
+use tidemill_common::task::{Mode, NewTask, Priority};
 
 use super::plan::Style;
 use super::reference::Reference;
@@ -38,6 +38,9 @@ fn fresh(rng: &mut Rng, style: &Style, next_id: &mut u64) -> NewTask {
     if rng.percent(style.deadline) {
         task.start_within = Some(ms([1, 30, 500, 2_000, 20_000][rng.index(5)]));
     }
+    if rng.percent(style.deadline) {
+        task.max_age = Some(ms([1, 500, 3_000, 20_000, 200_000][rng.index(5)]));
+    }
     if rng.percent(style.ordered) {
         task.order_key = Some(["k1", "k: 2", "k3"][rng.index(3)].to_owned());
     }
@@ -49,6 +52,10 @@ fn fresh(rng: &mut Rng, style: &Style, next_id: &mut u64) -> NewTask {
             task.agent = "a".parse().expect("a name");
             task.queue = "default".parse().expect("a name");
             task.payload = format!("of key e{key}").into();
+        }
+        task.mode = [Mode::Reject, Mode::Reject, Mode::Replace, Mode::Debounce][rng.index(4)];
+        if task.mode == Mode::Debounce && task.delay.is_zero() {
+            task.delay = ms(300);
         }
     }
     match rng.below(60) {

@@ -34,7 +34,7 @@ fn indexes(r: &Reference, s: &Snapshot) -> Verdict {
     }
     let at = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let deadlines = s.zset("x").iter().cloned().collect();
-    let expected = r.tasks.iter().filter(|(_, t)| t.indexed).map(|(id, t)| (at(t.expires), id.clone())).collect();
+    let expected = r.tasks.iter().filter(|(_, t)| t.indexed > 0).map(|(id, t)| (at(t.indexed), id.clone())).collect();
     same("start deadlines", &deadlines, &expected)?;
     let orders: BTreeSet<_> = s
         .zsets_of("o:")
@@ -67,7 +67,8 @@ fn counters(r: &Reference, s: &Snapshot) -> Verdict {
     let ended = r.ended.iter().map(|(outcome, n)| (format!("o:{outcome}"), *n));
     let behind = r.orders.values().map(|o| o.len() as u64 - 1).sum();
     let numbers = [("seq".to_owned(), r.seq), ("fence".to_owned(), r.fence), ("behind".to_owned(), behind)];
-    let all = waits.into_iter().chain(ended).chain(numbers).filter(|(_, n)| *n > 0);
+    let taken = r.taken.iter().map(|(field, n)| (format!("t{}", &field[1..]), *n));
+    let all = waits.into_iter().chain(taken).chain(ended).chain(numbers).filter(|(_, n)| *n > 0);
     same("counters", &found, &all.map(|(field, n)| (field, n.to_string())).collect())
 }
 
@@ -90,8 +91,8 @@ fn records(r: &Reference, s: &Snapshot) -> Verdict {
         let Some((found, ttl)) = s.outcomes.get(id) else {
             return Err(super::Violation(format!("{id} has ended, and has no outcome")));
         };
-        let is = (found.letter, found.attempt, found.fence, found.start, found.at)
-            == (end.letter, end.attempt, end.fence, end.start, end.at);
+        let is = (found.letter, found.why, found.attempt, found.losses, found.fence, found.start, found.at)
+            == (end.letter, end.why, end.attempt, end.losses, end.fence, end.start, end.at);
         ensure!(is && found.data == end.data, "{id}: its outcome is {found:?}, expected {end:?}");
         ensure!(
             is_ttl(r, *ttl, end.record_until - r.age),
@@ -101,11 +102,17 @@ fn records(r: &Reference, s: &Snapshot) -> Verdict {
     }
     let found: BTreeSet<String> =
         s.at.iter()
-            .map(|(id, a)| format!("{id} {} {} {} {} {} {}", a.attempts, a.losses, a.lone, a.backs, a.fence, a.error))
+            .map(|(id, a)| {
+                let counted = (a.attempts, a.losses, a.lone, a.backs, a.replays);
+                format!("{id} {counted:?} {} {:?}", a.fence, a.errors)
+            })
             .collect();
     let with_past = r.tasks.iter().filter_map(|(id, t)| Some((id, t.past.as_ref()?)));
     let expected = with_past
-        .map(|(id, a)| format!("{id} {} {} {} {} {} {}", a.attempts, a.losses, a.lone, a.backs, a.fence, a.error))
+        .map(|(id, a)| {
+            let counted = (a.attempts, a.losses, a.lone, a.backs, a.replays);
+            format!("{id} {counted:?} {} {:?}", a.fence, a.errors)
+        })
         .collect();
     same("histories", &found, &expected)?;
     let apart = s.strings.keys().filter_map(|k| k.strip_prefix("b:")).map(str::to_owned).collect();

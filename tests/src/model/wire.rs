@@ -101,8 +101,10 @@ pub struct At {
     pub losses: u64,
     pub lone: u64,
     pub backs: u64,
+    pub replays: u64,
     pub fence: u64,
-    pub error: String,
+    /// When, of which attempt, and what; the newest first.
+    pub errors: Vec<(u64, u64, Vec<u8>)>,
 }
 
 pub fn at(bytes: &[u8]) -> Option<At> {
@@ -112,16 +114,29 @@ pub fn at(bytes: &[u8]) -> Option<At> {
         losses: f.uint(2)?,
         lone: f.uint(2)?,
         backs: f.uint(2)?,
+        replays: f.uint(2)?,
         fence: f.whole()?,
-        error: String::from_utf8_lossy(f.0).into_owned(),
+        errors: errors(&mut f)?,
     })
+}
+
+fn errors(f: &mut Fields<'_>) -> Option<Vec<(u64, u64, Vec<u8>)>> {
+    let mut all = Vec::new();
+    while !f.0.is_empty() {
+        let (at, attempt) = (f.whole()?, f.uint(2)?);
+        let bytes = usize::try_from(f.uint(2)?).ok()?;
+        all.push((at, attempt, f.take(bytes)?.to_vec()));
+    }
+    Some(all)
 }
 
 /// An outcome record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub letter: u8,
+    pub why: u8,
     pub attempt: u64,
+    pub losses: u64,
     pub fence: u64,
     pub start: u64,
     pub at: u64,
@@ -134,8 +149,10 @@ pub fn outcome(bytes: &[u8]) -> Option<Outcome> {
     b"dxce".contains(&letter).then_some(())?;
     Some(Outcome {
         letter,
+        why: *f.take(1)?.first()?,
         fence: f.whole()?,
         attempt: f.uint(2)?,
+        losses: f.uint(2)?,
         start: f.whole()?,
         at: f.whole()?,
         data: f.0.to_vec(),

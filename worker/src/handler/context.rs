@@ -23,6 +23,7 @@ pub struct Context {
     pub(crate) losses: u16,
     pub(crate) fence: Fence,
     pub(crate) deadline: Instant,
+    pub(crate) too_old: Option<Instant>,
     pub(crate) cancel: CancellationToken,
     pub(crate) outbox: Arc<Mutex<Vec<NewTask>>>,
     pub(crate) progress: Option<mpsc::Sender<(TaskId, Fence, String)>>,
@@ -87,13 +88,17 @@ impl Context {
         }
     }
     /// Submits a follow-up: handed in with this run's success, in the same step, so that a run that is repeated cannot double it;
-    /// a run that fails submits nothing.
+    /// a run that fails submits nothing. It is given no more time than this task has left: a most age is handed down.
     ///
     /// # Errors
     /// When the task is not valid, too deep, or there are too many: 256, or 4 MiB of payloads.
     pub fn submit(&self, mut task: NewTask) -> Result<TaskId, Invalid> {
         task.depth = self.task.depth.saturating_add(1);
         task.meta.parent = Some(self.task.id.clone());
+        if let Some(at) = self.too_old {
+            let left = at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            task.max_age = Some(task.max_age.map_or(left, |own| own.min(left)));
+        }
         task.check()?;
         let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: usize = outbox.iter().chain([&task]).map(|t| t.payload.len()).sum();

@@ -7,11 +7,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use tidemill_common::envelope;
 use tidemill_common::name::{Fence, TaskId};
 use tidemill_common::store::{Delivery, Offer, SettleItem, Verb};
 use tidemill_common::task::Task;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
@@ -172,7 +175,9 @@ impl Desk {
                 self.held.insert(fence.0, Held { id, stop: Some(stop.clone()), why: None });
                 let ticket = Ticket::new(self.life, fence, agent, self.events.clone());
                 let waited_ms = (attempt == 1 && losses == 0).then(|| now_ms.saturating_sub(ready_ms(&task)));
-                Ok(Running { task, agent, attempt, losses, waited_ms, stop, ticket })
+                let left = |ms: u64| Duration::from_millis(ms.saturating_sub(now_ms));
+                let too_old = (task.too_old_ms > 0).then(|| Instant::now() + left(task.too_old_ms));
+                Ok(Running { task, agent, attempt, losses, waited_ms, too_old, stop, ticket })
             }
             Err(error) => {
                 self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: None });

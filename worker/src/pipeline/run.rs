@@ -127,9 +127,9 @@ impl Running {
         if let (Some(metrics), Some(waited_ms)) = (&kit.metrics, self.waited_ms) {
             metrics.started(&self.task, waited_ms);
         }
-        let Self { task, agent, attempt, losses, stop, ticket, .. } = self;
+        let Self { task, agent, attempt, losses, too_old, stop, ticket, .. } = self;
         let member = kit.crew.member(agent);
-        let timeout = timeout(&task, member.agent.timeout);
+        let timeout = timeout(&task, member.agent.timeout, too_old.map(|at| at.saturating_duration_since(began)));
         let task = Arc::new(task);
         let outbox = Arc::new(Mutex::new(Vec::new()));
         let context = Context {
@@ -138,6 +138,7 @@ impl Running {
             losses,
             fence: ticket.fence(),
             deadline: began + timeout,
+            too_old,
             cancel: stop,
             outbox: Arc::clone(&outbox),
             progress: Some(kit.progress.clone()),
@@ -152,12 +153,13 @@ impl Running {
     }
 }
 
-/// The task's own time, but never more than the agent's.
-fn timeout(task: &Task, of_agent: Duration) -> Duration {
-    match task.meta.timeout_ms {
+/// The task's own time, but never more than the agent's, nor than it has left before it is too old.
+fn timeout(task: &Task, of_agent: Duration, left: Option<Duration>) -> Duration {
+    let own = match task.meta.timeout_ms {
         0 => of_agent,
         ms => of_agent.min(Duration::from_millis(ms)),
-    }
+    };
+    own.min(left.unwrap_or(own))
 }
 
 /// Lets the handler run until it answers, panics, is told to stop, or is out of time. None: it was dropped without an answer.

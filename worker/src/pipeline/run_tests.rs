@@ -4,6 +4,8 @@ use super::*;
 
 fn task() -> Task {
     Task {
+        hold_on_dead: false,
+        too_old_ms: 0,
         id: TaskId::generate(),
         queue: "q".parse().unwrap(),
         agent: "a".parse().unwrap(),
@@ -80,9 +82,9 @@ fn follow_ups_go_with_success_alone() {
 fn a_task_may_ask_for_less_time_than_its_agent_has() {
     let mut of = task();
     let agents = Duration::from_secs(10);
-    assert_eq!(timeout(&of, agents), agents);
+    assert_eq!(timeout(&of, agents, None), agents);
     of.meta.timeout_ms = 500;
-    assert_eq!(timeout(&of, agents), Duration::from_millis(500));
+    assert_eq!(timeout(&of, agents, None), Duration::from_millis(500));
     of.meta.timeout_ms = u64::MAX;
-    assert_eq!(timeout(&of, agents), agents);
+    assert_eq!(timeout(&of, agents, None), agents);
 }

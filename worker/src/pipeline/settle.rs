@@ -137,6 +137,7 @@ pub(crate) fn label(how: How) -> &'static str {
         How::Released => "released",
         How::Dead => "dead",
         How::Cancelled => "cancelled",
+        How::Expired => "expired",
         How::Already => "already",
         How::Stale => "stale",
         How::Gone => "gone",

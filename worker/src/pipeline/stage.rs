@@ -11,6 +11,7 @@ use tidemill_common::name::Fence;
 use tidemill_common::store::{self, Delivery, Verb};
 use tidemill_common::task::{NewTask, Task};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
@@ -35,6 +36,8 @@ pub(crate) struct Running {
     pub(crate) losses: u16,
     /// How long it had waited when it was claimed, ms; for a first run only.
     pub(crate) waited_ms: Option<u64>,
+    /// When the task is too old to be run on.
+    pub(crate) too_old: Option<Instant>,
     pub(crate) stop: CancellationToken,
     pub(crate) ticket: Ticket,
 }
