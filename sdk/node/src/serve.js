@@ -8,8 +8,9 @@ import { line } from "./wire.js";
 const PROTOCOL = 1;
 /** How long running tasks may go on after the end of input. The worker sends SIGTERM well before. */
 const END_WITHIN_MS = 1_000;
-/** How long they may take once they are called off, before we end without them; the worker kills after 200 ms. */
-const STOP_WITHIN_MS = 150;
+/** How long they may take once they are called off, before we end without them. The worker kills after 200 ms; this is for a child
+ * that has lost its worker, whose tasks will be run by another once its lease is over. */
+const STOP_WITHIN_MS = 1_000;
 /** How much of a strange line is told. */
 const STRANGE_CHARS_MAX = 120;
 

@@ -1,6 +1,7 @@
 // Whole children, spoken to over pipes as the worker does: what they answer.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { Child, ECHO, handler } from "../test-support/child.mjs";
@@ -56,7 +57,10 @@ test("a line of a mebibyte comes and goes", async (t) => {
 });
 
 test("a result that is not JSON is dead and says why", async (t) => {
-  const child = await Child.start(t, handler("return [() => 1n, () => () => 1, () => { const a = []; a.push(a); return a; }][task.payload]();"));
+  const child = await Child.start(
+    t,
+    handler("return [() => 1n, () => () => 1, () => { const a = []; a.push(a); return a; }][task.payload]();"),
+  );
   assert.match((await child.ask(0)).dead.error, /^the result is not JSON: .*BigInt/);
   assert.equal((await child.ask(1)).dead.error, "the result is not JSON: a function has no JSON");
   assert.match((await child.ask(2)).dead.error, /^the result is not JSON: .*circular/);
@@ -65,7 +69,11 @@ test("a result that is not JSON is dead and says why", async (t) => {
 test("halves of surrogate pairs do not spoil a line", async (t) => {
   const child = await Child.start(
     t,
-    handler('task.progress("p" + task.payload); if (task.payload.length > 1) throw new Dead("e" + task.payload); return task.payload;'),
+    handler(`
+      task.progress("p" + task.payload);
+      if (task.payload.length > 1) throw new Dead("e" + task.payload);
+      return task.payload;
+    `),
   );
   child.task("\ud800");
   assert.equal(await child.line(), '{"request":1,"progress":"p\ufffd"}');
@@ -80,8 +88,9 @@ test("each way to fail has its word", async (t) => {
     t,
     handler(`
       throw {
-        retry: () => new Retry("r"), later: () => new Retry("r", { afterMs: 1.5 }), never: () => new Retry("r", { afterMs: Infinity }),
-        throttled: () => new Throttled("t"), until: () => new Throttled("t", { afterMs: 2_000 }), dead: () => new Dead("d"),
+        retry: () => new Retry("r"), later: () => new Retry("r", { afterMs: 1.5 }),
+        never: () => new Retry("r", { afterMs: Infinity }), throttled: () => new Throttled("t"),
+        until: () => new Throttled("t", { afterMs: 2_000 }), dead: () => new Dead("d"),
         cause: () => new Retry(new RangeError("k")), empty: () => new TypeError(), long: () => new Error("x".repeat(3_000_000)),
         text: () => "only a text", nothing: () => undefined, object: () => Object.create(null),
         aborted: () => new DOMException("by somebody else", "AbortError"),
@@ -115,7 +124,8 @@ test("an exception has its trace on standard error", async (t) => {
 });
 
 test("what is printed goes to standard error and is no line", async (t) => {
-  const child = await Child.start(t, handler('console.log("logged"); process.stdout.write("written\\n"); console.info("info"); return 1;'));
+  const body = 'console.log("logged"); process.stdout.write("written\\n"); console.info("info"); return 1;';
+  const child = await Child.start(t, handler(body));
   assert.deepEqual(await child.ask(), { done: 1 });
   child.close();
   assert.equal(await child.ended(), 0);
@@ -150,4 +160,17 @@ test("the example counts words", async (t) => {
   assert.deepEqual(await child.ask({ text: " to be or\nnot to be " }), { progress: "counting" });
   assert.deepEqual(await child.hear(), { request: 1, done: { words: 6 } });
   assert.deepEqual(await child.ask(Buffer.from([0])), { dead: { error: "the payload has no text" } });
+});
+
+test("the examples of the document work", async (t) => {
+  const document = readFileSync(new URL("../../../docs/node.md", import.meta.url), "utf8");
+  const [words, tests] = document.split("```js\n").slice(1).map((block) => block.split("```")[0]);
+  const child = await Child.start(t, words);
+  assert.deepEqual(await child.ask({ text: "to be or not to be" }), { done: { words: 6 } });
+  assert.deepEqual(await child.ask(Buffer.from([0])), { dead: { error: "the payload has no text" } });
+  // A test imports the handler; here it takes the place of serve.
+  const head = `import assert from "node:assert/strict"; let words; const serve = (handler) => (words = handler);\n`;
+  const whole = head + words.replace("Dead, serve", "Dead") + tests;
+  const served = await Child.start(t, `${whole}\nconsole.log('{"passed":true}');`, { hello: false });
+  assert.deepEqual(await served.hear(), { passed: true });
 });

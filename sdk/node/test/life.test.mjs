@@ -26,7 +26,10 @@ test("as many tasks as slots run at once", async (t) => {
   const code = `
     import { serve } from "tidemill";
     const here = [];
-    await serve((task) => new Promise((go) => { here.push(() => go(task.payload)); if (here.length === 3) here.forEach((f) => f()); }));
+    await serve((task) => new Promise((go) => {
+      here.push(() => go(task.payload));
+      if (here.length === 3) here.forEach((each) => each());
+    }));
   `;
   const child = await Child.start(t, code, { slots: 3 });
   for (const number of [1, 2, 3]) child.task(number);

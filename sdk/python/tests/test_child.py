@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import unittest
-from pathlib import Path
-from typing import List
+from typing import Any, Dict, List
 
-from .child import Child
+from .child import SOURCE, Child
 
 HEAD = """
 import asyncio, os, subprocess, sys, threading, time
@@ -229,13 +228,24 @@ class Input(unittest.TestCase):
             self.assertEqual(child.hear_all(3), {n: {"done": n} for n in (1, 2, 3)})
 
 
-class Example(unittest.TestCase):
+class Examples(unittest.TestCase):
     def test_the_example_counts_words(self) -> None:
-        example = Path(__file__).resolve().parent.parent / "examples" / "words.py"
+        example = SOURCE.parent / "examples" / "words.py"
         with Child(f"import runpy; runpy.run_path({json.dumps(str(example))}, run_name='__main__')") as child:
             self.assertEqual(child.ask({"text": "to be or not to be"}), {"progress": "counting"})
             self.assertEqual(child.hear(), {"request": 1, "done": {"words": 6}})
             self.assertEqual(child.ask(b"AAAA"), {"dead": {"error": "the payload has no text"}})
+
+    def test_the_examples_of_the_document_work(self) -> None:
+        document = (SOURCE.parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+        words, tests = (block.split("```")[0] for block in document.split("```python\n")[1:])
+        with Child(words) as child:
+            self.assertEqual(child.ask({"text": "to be or not to be"}), {"done": {"words": 6}})
+            self.assertEqual(child.ask(b"AAAA"), {"dead": {"error": "the payload has no text"}})
+        names: Dict[str, Any] = {}
+        # A test imports the handler; here it is defined, and not served.
+        exec(words.replace("serve(words)", "") + tests.replace("from words import words", ""), names)
+        names["test_words"]()
 
 
 if __name__ == "__main__":

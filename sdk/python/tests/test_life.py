@@ -136,13 +136,12 @@ class End(unittest.TestCase):
 
     def test_a_run_that_does_not_stop_does_not_keep_it(self) -> None:
         for code in (WAIT, WAIT_ASYNC):
-            for slots in (1, 2):
-                with Child(code, slots=slots) as child:
-                    child.task("stubborn")
-                    child.hear()
-                    child.terminate()
-                    self.assertEqual(child.ended(), 1)
-                    self.assertIn("1 tasks did not stop in time", child.errors())
+            with Child(code) as child:
+                child.task("stubborn")
+                child.hear()
+                child.terminate()
+                self.assertEqual(child.ended(), 1)
+                self.assertIn("1 tasks did not stop in time", child.errors())
 
     def test_what_follows_serve_is_done(self) -> None:
         with Child(ECHO + "\nprint('closing')") as child:

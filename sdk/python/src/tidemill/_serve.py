@@ -22,8 +22,9 @@ from .task import Task
 PROTOCOL = 1
 #: How long running tasks may go on after the end of input. The worker sends SIGTERM well before.
 _END_WITHIN = 1.0
-#: How long they may take once they are called off, before we end without them; the worker kills after 200 ms.
-_STOP_WITHIN = 0.15
+#: How long they may take once they are called off, before we end without them. The worker kills after 200 ms; this is
+#: for a child that has lost its worker, whose tasks will be run by another once its lease is over.
+_STOP_WITHIN = 1.0
 _TERM = bytes([signal.SIGTERM])
 #: The worker writes the number first, so it is known even if the payload is beyond us.
 _TASK = re.compile(rb'\s*\{\s*"task"\s*:\s*\{\s*"request"\s*:\s*(\d+)')
