@@ -74,6 +74,35 @@ class Slots(unittest.TestCase):
                 self.assertEqual([one["progress"].rstrip("x") for one in ours], [str(n) for n in range(50)])
 
 
+class Forks(unittest.TestCase):
+    def test_a_signal_to_a_process_that_a_handler_forked_is_its_own(self) -> None:
+        body = """
+reader, writer = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.write(writer, b"up")
+    time.sleep(60)
+    os._exit(0)
+os.read(reader, 2)
+os.kill(pid, 15)
+return os.WTERMSIG(os.waitpid(pid, 0)[1])
+"""
+        with Child(handler(body)) as child:
+            self.assertEqual(child.ask(), {"done": 15})
+            self.assertEqual(child.ask(), {"done": 15}, "and is none to us")
+
+    def test_a_pool_of_forks_ends_and_the_child_goes_on(self) -> None:
+        body = """
+import multiprocessing
+with multiprocessing.get_context("fork").Pool(3) as pool:
+    return pool.map(abs, [-1, 2])
+"""
+        for slots in (1, 2):
+            with Child(handler(body), slots=slots) as child:
+                for _ in range(5):
+                    self.assertEqual(child.ask(), {"done": [1, 2]})
+
+
 class Cancel(unittest.TestCase):
     def test_a_run_that_is_called_off_stops_and_the_others_go_on(self) -> None:
         for code in (WAIT, WAIT_ASYNC):

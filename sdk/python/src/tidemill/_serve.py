@@ -88,6 +88,7 @@ class _Child:
         # Python, may not run as long as that thread waits for work.
         descriptor = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         handler = signal.signal(signal.SIGTERM, lambda *_: self._poke(_TERM))
+        _signals_of_forks_are_their_own()
         try:
             self._crew.work(listener.start)
         finally:
@@ -214,6 +215,25 @@ class _Child:
             ending = self._ending
         if ending:
             self._poke(b"\0")
+
+
+def _signals_of_forks_are_their_own() -> None:
+    """What is sent to a process that a handler has forked, as `multiprocessing` does, is to end it, and not us: it has
+    our descriptor and our handler at first. The signal is held back until it has neither."""
+    masks = threading.local()
+
+    def before() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def in_parent() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def in_child() -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
 
 
 def _fail(why: str) -> NoReturn:
