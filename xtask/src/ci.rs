@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{model, shell, test, tidy, tools};
+use crate::{model, sdk, shell, test, tidy, tools};
 
 /// One step: its name, what it is for, and how to do it.
 type Step = (&'static str, &'static str, fn() -> Result<()>);
@@ -15,6 +15,8 @@ const STEPS: &[Step] = &[
     ("fmt", "the code is formatted", fmt),
     ("tidy", "house rules", tidy_all),
     ("deny", "licences, sources and versions of dependencies", deny),
+    ("python", "sdk/python: its tests and its types", sdk::python),
+    ("node", "sdk/node: its tests", sdk::node_tests),
     ("clippy", "lints, as errors", clippy),
     ("test", "all tests", tests),
     ("valkey", "the model test on Valkey, where the tests ran on Redis", model::on_valkey),

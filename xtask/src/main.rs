@@ -7,6 +7,7 @@ mod cases;
 mod ci;
 mod demo;
 mod model;
+mod sdk;
 mod setup;
 mod shell;
 mod test;
@@ -50,7 +51,7 @@ enum Chore {
     /// Measure rates, latencies, and Redis CPU and memory a task, on a private server
     Bench(bench::Args),
 
-    /// Set up, build the programs, and run all tests and doctests
+    /// Set up, build the programs, and run all tests: of the crates, of their documentation, and of sdk/
     Test(test::Args),
 
     /// Run the cases: failures of comparable systems in the real world, with workers killed and connections cut

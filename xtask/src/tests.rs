@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::wheel::Wheel;
-use crate::{ci, tools};
+use crate::{ci, sdk, tools};
 
 #[test]
 fn tests_are_counted_from_the_report_of_nextest() {
@@ -20,13 +20,19 @@ fn tests_are_counted_from_the_report_of_nextest() {
 
 #[test]
 fn wheels_are_pinned_for_both_kinds_of_linux_machines() {
-    for wheel in [&crate::setup::VALKEY, tools::NEXTEST.wheel(), tools::DENY.wheel()] {
+    for wheel in [&crate::setup::VALKEY, &sdk::NODE, tools::NEXTEST.wheel(), tools::DENY.wheel()] {
         let machines: Vec<&str> = wheel.sha256.iter().map(|(machine, _)| *machine).collect();
         assert_eq!(machines, ["linux-x86_64", "linux-aarch64"], "{}", wheel.name);
         for (_, digest) in wheel.sha256 {
             assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
         }
     }
+}
+
+#[test]
+fn the_version_of_node_is_read() {
+    assert_eq!(sdk::major("v22.20.0\n"), Some(22));
+    assert_eq!((sdk::major(""), sdk::major("22.1"), sdk::major("vx.1")), (None, None, None));
 }
 
 #[test]

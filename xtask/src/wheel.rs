@@ -102,14 +102,14 @@ fn python(args: &[&str]) -> Command {
 }
 
 /// Puts `fresh` at `place`, over what is there.
-fn replace(fresh: &Path, place: &Path) -> Result<()> {
+pub(crate) fn replace(fresh: &Path, place: &Path) -> Result<()> {
     let put = || {
         if place.exists() {
             fs::remove_dir_all(place)?;
         }
         fs::rename(fresh, place)
     };
-    put().with_context(|| format!("cannot put the unpacked wheel at {}", place.display()))
+    put().with_context(|| format!("cannot put what was unpacked at {}", place.display()))
 }
 
 fn hex(bytes: &[u8]) -> String {
