@@ -15,8 +15,10 @@ local promoted = promote(most)
 local expired = expire(most)
 drop_old_dead(16)
 local dead = lost()
-local due = next_due()
-if call('EXISTS', B .. ':live:20', B .. ':live:10', B .. ':live:5', B .. ':live:1') > 0 or (due > 0 and due <= now) then
+local due, all_held = next_due(), pauses()['*']
+if all_held then due = 0 end
+if PAUSE_ENDS and (due == 0 or PAUSE_ENDS < due) then due = PAUSE_ENDS end
+if not all_held and (call('EXISTS', B .. ':live:20', B .. ':live:10', B .. ':live:5', B .. ':live:1') > 0 or (due > 0 and due <= now)) then
   if call('LLEN', BELL) == 0 then call('RPUSH', BELL, '1') end     -- whether or not anybody is known to sleep
 end
 for _, agent in ipairs(call('SRANDMEMBER', B .. ':wants', 8)) do ring_able(agent) end

@@ -63,6 +63,7 @@ pub const KEYS: &[KeyKind] = &[
     ("log", "stream", Lifetime::Permanent, "capped log of ends and events"),
     ("qs", "set", Lifetime::Permanent, "queues seen, at most 256"),
     ("n", "hash", Lifetime::Permanent, "counters: waiting per queue and priority, outcomes, sequence, fence"),
+    ("paused", "hash", Lifetime::Owned, "what an operator holds back: until when, and why"),
     ("drain", "hash", Lifetime::Ttl, "of queues that refused: how fast tasks were taken of late"),
     ("book", "hash", Lifetime::Permanent, "the rules in force"),
     ("sweep", "hash", Lifetime::Permanent, "who holds the sweep, when it last ran"),

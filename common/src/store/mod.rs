@@ -16,6 +16,7 @@ mod error;
 mod inspect;
 mod lease;
 mod operate;
+mod pause;
 mod reply;
 mod scan;
 mod script;
@@ -37,6 +38,7 @@ pub use error::{Error, Reason};
 pub use inspect::{Counts, Status};
 pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
 pub use operate::{Applied, Cancelled};
+pub use pause::{Pausable, Pause};
 pub use scan::{Filter, Found, Page, Source};
 #[cfg(feature = "test-clock")]
 pub use script::Edit;
