@@ -2,6 +2,8 @@
 
 pub mod builtin;
 mod context;
+mod excerpt;
+pub mod http;
 pub mod process;
 #[cfg(test)]
 pub(crate) mod testing;
