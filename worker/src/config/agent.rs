@@ -25,6 +25,7 @@ pub(crate) struct AgentSection {
     #[serde(default, with = "duration::optional")]
     timeout: Option<Duration>,
     allow_abort: Option<bool>,
+    mode: Option<Mode>,
     command: Option<Vec<String>>,
     directory: Option<PathBuf>,
     env: Option<BTreeMap<String, String>>,
@@ -56,6 +57,16 @@ enum Kind {
     Http,
 }
 
+/// How a process serves tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// A child that stays, and speaks JSON lines.
+    Serve,
+    /// A child for each task.
+    Once,
+}
+
 impl AgentSection {
     /// Whether it is to be run.
     pub(super) fn enabled(&self) -> bool {
@@ -66,6 +77,7 @@ impl AgentSection {
     pub(super) fn check(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let only = [
+            ("mode", Kind::Process, self.mode.is_some()),
             ("command", Kind::Process, self.command.is_some()),
             ("directory", Kind::Process, self.directory.is_some()),
             ("env", Kind::Process, self.env.is_some()),
@@ -81,6 +93,10 @@ impl AgentSection {
         ];
         for (key, kind, _) in only.iter().filter(|(_, kind, given)| *given && *kind != self.kind) {
             wrong.push(format!("{key}: is only for kind = \"{}\"", format!("{kind:?}").to_lowercase()));
+        }
+        let of_one_that_stays = [("slots", self.slots.is_some()), ("ready_within", self.ready_within.is_some())];
+        for (key, _) in of_one_that_stays.iter().filter(|(_, given)| *given && self.mode == Some(Mode::Once)) {
+            wrong.push(format!("{key}: is only for mode = \"serve\""));
         }
         for (key, number) in [("concurrency", self.concurrency), ("slots", self.slots)] {
             if number == Some(0) {
@@ -147,6 +163,7 @@ impl AgentSection {
             Kind::Noop => Arc::new(Noop),
             Kind::Sleep => Arc::new(Sleep),
             Kind::Fail => Arc::new(Fail::new(self.allow_abort.unwrap_or(false))),
+            Kind::Process if self.mode == Some(Mode::Once) => Arc::new(children.once(name, self.process())),
             Kind::Process => Arc::new(children.agent(name, self.process())),
             Kind::Http => Arc::new(HttpAgent::new(&self.http()).with_context(|| format!("the agent {name}"))?),
         };

@@ -80,6 +80,11 @@ fn what_does_not_fit_together_is_told_at_once() {
         [agents.echo]
         command = ["x"]
         url = "http://x/"
+        [agents.single]
+        kind = "process"
+        mode = "once"
+        command = ["sh"]
+        slots = 2
         [agents.remote]
         kind = "http"
         [agents.inside]
@@ -111,6 +116,7 @@ fn what_does_not_fit_together_is_told_at_once() {
         "agents.other.command: \"/no/such/program\" is no program",
         "agents.echo.command: is only for kind = \"process\"",
         "agents.echo.url: is only for kind = \"http\"",
+        "agents.single.slots: is only for mode = \"serve\"",
         "agents.remote.url: is missing",
         "agents.inside.url: holds a user or password",
         "agents.inside.headers.Tidemill-Fence: is set by the worker itself",

@@ -2,11 +2,11 @@
 
 pub mod builtin;
 mod context;
-mod excerpt;
 pub mod http;
 pub mod process;
 #[cfg(test)]
 pub(crate) mod testing;
+mod text;
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -8,7 +8,7 @@ use reqwest::{Response, StatusCode};
 
 use super::Outcome;
 use super::guard::Refused;
-use crate::handler::excerpt::{self, EXCERPT_BYTES_MAX};
+use crate::handler::text::{self, EXCERPT_BYTES_MAX};
 
 /// How long a task waits when it is told "not now" and not until when.
 const THROTTLED_DEFAULT: Duration = Duration::from_secs(1);
@@ -30,8 +30,8 @@ pub(super) async fn outcome(response: Response, most: usize) -> Outcome {
     if status.is_redirection() {
         return Outcome::dead(format!("{}: redirects are not followed", name(status)));
     }
-    let text = excerpt_of(response).await;
-    let error = if text.is_empty() { name(status) } else { format!("{}: {text}", name(status)) };
+    let said = excerpt_of(response).await;
+    let error = if said.is_empty() { name(status) } else { format!("{}: {said}", name(status)) };
     match (status, wait) {
         (StatusCode::TOO_MANY_REQUESTS, wait) => Outcome::Throttled { error, until: wait.unwrap_or(THROTTLED_DEFAULT) },
         (StatusCode::SERVICE_UNAVAILABLE, Some(until)) => Outcome::Throttled { error, until },
@@ -50,7 +50,7 @@ pub(super) fn failed(error: &reqwest::Error) -> Outcome {
     let what = if error.is_connect() { "cannot connect" } else { "the call broke off" };
     // The first says nothing but "error sending request" and the URL, which may hold a secret.
     let causes: Vec<String> = causes().skip(1).map(ToString::to_string).collect();
-    Outcome::retry(format!("{what}: {}", excerpt::beginning(causes.join(": ").as_bytes())))
+    Outcome::retry(format!("{what}: {}", text::beginning(causes.join(": ").as_bytes())))
 }
 
 fn name(status: StatusCode) -> String {
@@ -84,22 +84,22 @@ async fn excerpt_of(mut response: Response) -> String {
         }
     };
     let _ = tokio::time::timeout(EXCERPT_WITHIN, read).await;
-    excerpt::beginning(&start)
+    text::beginning(&start)
 }
 
 /// `retry-after-ms`, or `Retry-After` in seconds or as a date. A date is compared with the answer's own `Date`, so that two clocks
 /// that differ do no harm.
 fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    if let Some(ms) = text("retry-after-ms").and_then(|text| text.parse().ok()) {
+    let line = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    if let Some(ms) = line("retry-after-ms").and_then(|text| text.parse().ok()) {
         return Some(Duration::from_millis(ms));
     }
-    let after = text(RETRY_AFTER.as_str())?;
+    let after = line(RETRY_AFTER.as_str())?;
     if let Ok(seconds) = after.parse() {
         return Some(Duration::from_secs(seconds));
     }
     let at = httpdate::parse_http_date(after).ok()?;
-    let now = text(DATE.as_str()).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(now);
+    let now = line(DATE.as_str()).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(now);
     Some(at.duration_since(now).unwrap_or_default())
 }
 

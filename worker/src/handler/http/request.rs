@@ -1,12 +1,12 @@
 //! What an agent service is sent.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::IgnoredAny;
 
 use super::Context;
+use crate::handler::text::encoded;
 
 /// Headers that say what only we can say: they cannot be configured.
 const OURS: [&str; 9] = [
@@ -68,27 +68,9 @@ pub(super) fn headers(fixed: &HeaderMap, context: &Context, limit: Duration) -> 
     headers
 }
 
-/// Percent-encoded, as far as it is not visible ASCII: two texts never become the same.
-fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'%' | 0..=b' ' | 0x7f.. => drop(write!(encoded, "%{byte:02X}")),
-            _ => encoded.push(char::from(byte)),
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_header_cannot_have_is_percent_encoded() {
-        assert_eq!(encoded("acme/eu-1:~x"), "acme/eu-1:~x");
-        assert_eq!(encoded("100% é\r\nX: y"), "100%25%20%C3%A9%0D%0AX:%20y");
-    }
 
     #[test]
     fn headers_of_ours_and_of_the_protocol_cannot_be_configured() {
