@@ -34,7 +34,7 @@ mod trouble;
 pub mod worker;
 
 pub use error::Error;
-pub use handler::{Agent, Context, Handler, Outcome, Registry};
+pub use handler::{Agent, Context, Handler, Middleware, Next, Outcome, Registry};
 pub use options::{Options, Order};
 pub use shutdown::Shutdown;
 pub use worker::{Exit, Handle, Worker};

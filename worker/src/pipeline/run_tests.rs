@@ -1,6 +1,8 @@
 use tidemill_common::task::Priority;
 
 use super::*;
+use crate::handler::testing::context;
+use crate::handler::{Next, Registry, Running as Run};
 
 fn task() -> Task {
     Task {
@@ -85,4 +87,26 @@ fn a_task_may_ask_for_less_time_than_its_agent_has() {
     assert_eq!(timeout(&of, agents), Duration::from_millis(500));
     of.meta.timeout_ms = u64::MAX;
     assert_eq!(timeout(&of, agents), agents);
+}
+
+#[tokio::test]
+async fn a_panic_of_a_middleware_is_one_of_the_run() {
+    fn before<'a>(_: Context, _: Next<'a>) -> Run<'a> {
+        panic!("before")
+    }
+    fn after<'a>(context: Context, next: Next<'a>) -> Run<'a> {
+        Box::pin(async move {
+            next.run(context).await;
+            panic!("after")
+        })
+    }
+    let answers = |_: Context| async { Outcome::done("") };
+    let registry = || Registry::new().with("test".parse().unwrap(), answers);
+    for (registry, error) in
+        [(registry().with_middleware(before), "panic: before"), (registry().with_middleware(after), "panic: after")]
+    {
+        let crew = Crew::new(&registry);
+        let outcome = attend(&*crew.member(0).agent.handler, context("", 1), Duration::from_secs(9)).await;
+        assert_eq!(outcome, Some(Outcome::retry(error)));
+    }
 }
