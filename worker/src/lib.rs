@@ -30,6 +30,7 @@ mod options;
 pub mod pipeline;
 mod shutdown;
 mod sweep;
+pub mod testing;
 mod trouble;
 pub mod worker;
 
@@ -38,6 +39,13 @@ pub use handler::{Agent, Context, Handler, Middleware, Next, Outcome, Registry};
 pub use options::{Options, Order};
 pub use shutdown::Shutdown;
 pub use worker::{Exit, Handle, Worker};
+
+/// The Rust in documents, compiled and run as doctests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../docs/testing.md")]
+    struct Testing;
+}
 
 // Modules of the binary (cli, config, admin, …) go below this line.
 pub mod admin;

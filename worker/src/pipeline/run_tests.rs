@@ -1,27 +1,10 @@
-use tidemill_common::task::Priority;
-
 use super::*;
 use crate::handler::testing::context;
 use crate::handler::{Next, Registry, Running as Run};
+use crate::testing::arrived;
 
 fn task() -> Task {
-    Task {
-        id: TaskId::generate(),
-        queue: "q".parse().unwrap(),
-        agent: "a".parse().unwrap(),
-        tenant: String::new(),
-        priority: Priority::Normal,
-        seq_us: 0,
-        due_ms: 0,
-        max_attempts: 3,
-        cost: 1,
-        order_key: None,
-        key: None,
-        depth: 0,
-        meta: tidemill_common::task::Meta::default(),
-        payload: Bytes::new(),
-        payload_apart: false,
-    }
+    arrived(NewTask::new("a".parse().unwrap(), ""))
 }
 
 fn settled(outcome: Outcome, task: &Task) -> Verb {
