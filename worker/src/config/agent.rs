@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use tidemill_common::config::duration;
+use tidemill_common::config::{duration, list};
 use tidemill_common::name::AgentName;
 use tidemill_worker::handler::builtin::{Echo, Fail, Noop, Sleep};
 use tidemill_worker::handler::http::{HttpAgent, HttpOptions};
@@ -39,7 +39,8 @@ pub(crate) struct AgentSection {
     #[serde(default, with = "duration::optional")]
     call_timeout: Option<Duration>,
     response_bytes_max: Option<usize>,
-    allow_private: Option<Vec<String>>,
+    #[serde(default, with = "list")]
+    allow_private: Vec<String>,
 }
 
 fn yes() -> bool {
@@ -88,7 +89,7 @@ impl AgentSection {
             ("connect_timeout", Kind::Http, self.connect_timeout.is_some()),
             ("call_timeout", Kind::Http, self.call_timeout.is_some()),
             ("response_bytes_max", Kind::Http, self.response_bytes_max.is_some()),
-            ("allow_private", Kind::Http, self.allow_private.is_some()),
+            ("allow_private", Kind::Http, !self.allow_private.is_empty()),
             ("allow_abort", Kind::Fail, self.allow_abort.is_some()),
         ];
         for (key, kind, _) in only.iter().filter(|(_, kind, given)| *given && *kind != self.kind) {
@@ -103,9 +104,7 @@ impl AgentSection {
                 wrong.push(format!("{key}: must be at least 1"));
             }
         }
-        let times =
-            [("timeout", self.timeout), ("ready_within", self.ready_within), ("call_timeout", self.call_timeout)];
-        for (key, time) in times {
+        for (key, time) in [("timeout", self.timeout), ("ready_within", self.ready_within)] {
             if time == Some(Duration::ZERO) {
                 wrong.push(format!("{key}: must be above zero"));
             }
@@ -180,7 +179,7 @@ impl AgentSection {
         let most = self.call_timeout.unwrap_or_else(|| self.longest());
         options.connect_timeout = self.connect_timeout.unwrap_or_else(|| options.connect_timeout.min(most));
         options.response_bytes_max = self.response_bytes_max.unwrap_or(options.response_bytes_max);
-        options.allow_private = self.allow_private.clone().unwrap_or_default();
+        options.allow_private = self.allow_private.clone();
         options
     }
 

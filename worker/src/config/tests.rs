@@ -163,6 +163,17 @@ fn headers_come_from_files_and_are_masked() {
 #[test]
 fn the_default_wait_for_a_connection_fits_any_call() {
     file("[agents.remote]\nkind = \"http\"\nurl = \"https://agents.example/\"\ntimeout = \"500ms\"\n").unwrap();
+    let Mistakes(wrong) =
+        file("[agents.a]\nkind = \"http\"\nurl = \"https://a.example/\"\ncall_timeout = \"0s\"\n").unwrap_err();
+    assert!(wrong.join("\n").contains("agents.a.call_timeout: must be above zero"), "{wrong:?}");
+}
+
+#[test]
+fn an_http_agent_may_stand_in_the_environment_alone() {
+    let set = [("KIND", "http"), ("URL", "http://a.internal:81/"), ("ALLOW_PRIVATE", "10.0.0.0/8, a.internal:81")];
+    let names = set.map(|(key, value)| (format!("TIDEMILL__AGENTS__FAR__{key}"), value));
+    let pairs: Vec<(&str, &str)> = names.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    assert!(env(&pairs).unwrap().value.agent_names().contains(&"far"));
 }
 
 #[test]

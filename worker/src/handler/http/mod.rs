@@ -88,8 +88,10 @@ impl HttpOptions {
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         let mut wrong = self.plan().err().unwrap_or_default();
-        if self.connect_timeout.is_zero() {
-            wrong.push("connect_timeout: must be above zero".to_owned());
+        for (key, time) in [("connect_timeout", Some(self.connect_timeout)), ("call_timeout", self.call_timeout)] {
+            if time == Some(Duration::ZERO) {
+                wrong.push(format!("{key}: must be above zero"));
+            }
         }
         if self.call_timeout.is_some_and(|call| self.connect_timeout > call) {
             wrong.push("connect_timeout: must be at most call_timeout, of which it is a part".to_owned());

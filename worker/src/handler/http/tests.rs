@@ -223,18 +223,23 @@ async fn what_breaks_off_is_tried_again() {
 
 #[tokio::test]
 async fn a_call_ends_with_its_own_time_or_the_tasks() {
-    let short = Duration::from_millis(300);
-    for does in [Does::Stop(String::new()), Does::Stop("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf".into())] {
-        let (port, mut saw) = service(does).await;
-        let own = agent(port, |o| (o.connect_timeout, o.call_timeout) = (short, Some(short)));
-        assert_eq!(own.run(context("", 1)).await, Outcome::retry("no answer within 300ms"));
+    let short = Duration::from_millis(600);
+    let ends = async |says: &str, own: bool| {
+        let (port, mut saw) = service(Does::Stop(says.into())).await;
+        let mut of = context("", 1);
+        let outcome = if own {
+            agent(port, |o| (o.connect_timeout, o.call_timeout) = (short, Some(short))).run(of).await
+        } else {
+            of.deadline = tokio::time::Instant::now() + short;
+            agent(port, |_| {}).run(of).await
+        };
+        let Outcome::Retry { error, .. } = outcome else { panic!("{outcome:?}") };
+        assert!(error.starts_with("no answer within "), "{error}");
         assert!(matches!(saw.recv().await, Some(Saw::Request(1, ..))));
         assert_eq!(saw.recv().await, Some(Saw::Closed(1)), "the service sees that nobody waits");
-        let mut of = context("", 1);
-        of.deadline = tokio::time::Instant::now() + short;
-        let Outcome::Retry { error, .. } = agent(port, |_| {}).run(of).await else { panic!() };
-        assert!(error.starts_with("no answer within "), "{error}");
-    }
+    };
+    let half = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf";
+    tokio::join!(ends("", true), ends("", false), ends(half, true), ends(half, false));
     let (port, mut saw) = service(answer("200 OK", "", "")).await;
     let mut late = context("", 1);
     late.deadline = tokio::time::Instant::now();
