@@ -99,8 +99,9 @@ impl Store {
     /// When Redis does not answer.
     pub async fn pauses(&self) -> Result<Vec<Pause>, Error> {
         let key = self.base.key("paused");
-        let all: std::collections::BTreeMap<String, Bytes> =
-            self.retrying(|| async { self.client.hgetall(key.as_str()).await.map_err(|e| Error::of("pauses", e)) }).await?;
+        let all: std::collections::BTreeMap<String, Bytes> = self
+            .retrying(|| async { self.client.hgetall(key.as_str()).await.map_err(|e| Error::of("pauses", e)) })
+            .await?;
         Ok(all.iter().filter_map(|(field, value)| one(field, value)).collect())
     }
 }

@@ -244,12 +244,8 @@ impl Reference {
 
     /// What holds a task back by an operator's hand.
     pub fn paused(&self, task: &NewTask) -> Option<&String> {
-        let all = [
-            "*".to_owned(),
-            format!("q/{}", task.queue),
-            format!("a/{}", task.agent),
-            format!("t/{}", task.tenant),
-        ];
+        let all =
+            ["*".to_owned(), format!("q/{}", task.queue), format!("a/{}", task.agent), format!("t/{}", task.tenant)];
         self.pauses.keys().find(|what| all.contains(what))
     }
 

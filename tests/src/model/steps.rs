@@ -111,7 +111,14 @@ impl<'h> Play<'h> {
         if self.w.broken.is_some()
             && matches!(
                 kind,
-                Kind::Leap | Kind::Reborn | Kind::Notes | Kind::Back | Kind::Break | Kind::Alter | Kind::Dead | Kind::Pause
+                Kind::Leap
+                    | Kind::Reborn
+                    | Kind::Notes
+                    | Kind::Back
+                    | Kind::Break
+                    | Kind::Alter
+                    | Kind::Dead
+                    | Kind::Pause
             )
         {
             return Ok(());

@@ -109,7 +109,8 @@ fn marked(r: &Reference, s: &Snapshot, gate: &str, members: &[(i64, String)]) ->
     }
     if let Some(pause) = gate.strip_prefix("p/").and_then(|what| s.hashes.get("paused")?.get(what)) {
         let until = super::wire::Fields(pause).whole().unwrap_or(0);
-        let in_time = until == 0 || due.is_some_and(|due| u64::try_from(due).is_ok_and(|due| due <= until.max(r.now_ms())));
+        let in_time =
+            until == 0 || due.is_some_and(|due| u64::try_from(due).is_ok_and(|due| due <= until.max(r.now_ms())));
         ensure!(in_time, "{gate}: paused until {until}, and it is marked for {due:?}");
         return Ok(());
     }
