@@ -56,7 +56,7 @@ async fn the_example_of_the_document_works() {
     let bad = submit(&store, "words", "no JSON").await;
     let status = end(&store, &bad).await;
     let error = r#"HTTP 422 Unprocessable Entity: "the payload has no text""#;
-    assert_eq!((status.state, status.error.as_str()), (Some(State::Dead), error), "{status:?}");
+    assert_eq!((status.state, status.error()), (Some(State::Dead), error), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
