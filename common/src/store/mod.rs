@@ -19,6 +19,7 @@ mod operate;
 mod pause;
 mod reply;
 mod scan;
+mod schedule;
 mod script;
 mod settle;
 mod submit;
@@ -39,6 +40,7 @@ pub use inspect::{Counts, Status};
 pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
 pub use operate::{Applied, Cancelled};
 pub use pause::{Pausable, Pause};
+pub use schedule::{Fired, Kept, ScheduleSet, Slot};
 pub use scan::{Filter, Found, Page, Source};
 #[cfg(feature = "test-clock")]
 pub use script::Edit;
