@@ -95,6 +95,9 @@ pub(super) struct Scripts {
     pub(super) schedule: Script,
     pub(super) fire: Script,
     pub(super) progress: Script,
+    pub(super) emit: Script,
+    pub(super) tune: Script,
+    pub(super) workers: Script,
     pub(super) nudge: Script,
 }
 
@@ -148,6 +151,9 @@ impl Scripts {
             schedule: script("schedule", true, &[], lua!("schedule")),
             fire: script("fire", false, &[&ends[..], &takes_in].concat(), lua!("fire")),
             progress: script("progress", true, &[], lua!("progress")),
+            tune: script("tune", true, &[], lua!("tune")),
+            workers: script("workers", true, &[], lua!("workers")),
+            emit: script("emit", true, &[], lua!("emit")),
             nudge: script("nudge", true, &[], lua!("nudge")),
         }
     }
@@ -168,7 +174,7 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 21] {
+    fn each(&mut self) -> [&mut Script; 24] {
         let Self {
             submit,
             claim,
@@ -190,11 +196,15 @@ impl Scripts {
             schedule,
             fire,
             progress,
+            emit,
+            tune,
+            workers,
             nudge,
         } = self;
         [
             submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
-            refresh, pause, schedule, fire, progress, nudge,
+            refresh, pause, schedule, fire, progress, emit, tune,
+            workers, nudge,
         ]
     }
 }

@@ -223,7 +223,7 @@ fn renew(r: &mut Reference, worker: usize, lease_ms: u64, begin: bool, may_sweep
     }
     let Answer::Renewed(got) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
     let lone_work = got.lone_work;
-    expect(answer, &Answer::Renewed(Renewed { now_ms: now, sweeps, lone_work }))
+    expect(answer, &Answer::Renewed(Renewed { now_ms: now, sweeps, lone_work, ..Renewed::default() }))
 }
 
 fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Verdict {

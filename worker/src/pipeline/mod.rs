@@ -34,6 +34,7 @@ mod drive;
 mod ear;
 mod lease;
 mod own;
+mod output;
 mod progress;
 mod request;
 mod run;
@@ -65,6 +66,7 @@ use crate::{Options, Registry, Shutdown};
 
 pub(crate) use desk::{Why, judge};
 pub(crate) use drive::run;
+pub(crate) use output::Word as Output;
 pub(crate) use progress::WAITING_MAX as PROGRESS_WAITING_MAX;
 pub(crate) use run::{carry_out, timeout};
 use stage::Finished;
