@@ -7,6 +7,7 @@ use serde::Serialize;
 use tidemill_producer::{Applied, Book};
 
 use super::Context;
+use super::codes::Code;
 use super::exit::{Exit, Failure, Outcome};
 use super::output::Out;
 
@@ -104,7 +105,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     }
     match outcome {
         "applied" | "same" => Ok(Exit::Ok),
-        _ => Err(Failure::new(Exit::Refused, words)),
+        _ => Err(Failure::new(Exit::Refused, Code::BookNewer, words)),
     }
 }
 
@@ -127,7 +128,7 @@ pub(crate) fn show(file: &File, out: &Out) -> Outcome {
 
 fn read(path: &Path) -> Result<Book, Failure> {
     let shown = path.display();
-    let failed = |e: std::io::Error| Failure::usage(format!("cannot read the book {shown}: {e}"));
+    let failed = |e: std::io::Error| Failure::cannot_read(&format!("the book {shown}"), &e);
     let mut text = String::new();
     if path.as_os_str() == "-" {
         let stdin = std::io::stdin();
@@ -140,6 +141,8 @@ fn read(path: &Path) -> Result<Book, Failure> {
             .and_then(|file| file.take(BOOK_BYTES_MAX).read_to_string(&mut text))
             .map_err(failed)?;
     }
-    Book::parse(&text)
-        .map_err(|mistakes| Failure::usage(format!("the book {shown} has mistakes:\n  - {}", mistakes.join("\n  - "))))
+    Book::parse(&text).map_err(|mistakes| {
+        let text = format!("the book {shown} has mistakes:\n  - {}", mistakes.join("\n  - "));
+        Failure::usage(Code::BookMistakes, text)
+    })
 }

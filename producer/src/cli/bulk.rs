@@ -10,6 +10,7 @@ use serde::Serialize;
 use tidemill_producer::{Error, Receipt, Taken, TaskId};
 
 use super::Context;
+use super::codes::Code;
 use super::exit::{Exit, Failure, Outcome, chain};
 use super::facts::ServerClock;
 use super::lines::{Input, Line, Reading};
@@ -148,13 +149,15 @@ fn close(summary: &Summary, fail_on_duplicate: bool, interrupted: bool, context:
     let on =
         format!("{}{unsure}\n  to go on: the same command with --from-line {}", summary.words(), summary.last_line + 1);
     if interrupted {
-        return Err(Failure::new(Exit::Interrupted, format!("interrupted: {on}")));
+        return Err(Failure::new(Exit::Interrupted, Code::Interrupted, format!("interrupted: {on}")));
     }
     match (&summary.unreachable, summary.exit(fail_on_duplicate)) {
         (Some(why), exit) => {
-            Err(Failure::new(exit, format!("stopped, since Redis does not answer as it should ({why}): {on}")))
+            let text = format!("stopped, since Redis does not answer as it should ({why}): {on}");
+            Err(Failure::new(exit, Code::NoAnswer, text))
         }
-        (None, exit) => Ok(exit),
+        (None, Exit::Ok) => Ok(Exit::Ok),
+        (None, exit) => Err(Failure::new(exit, Code::Partly, summary.words())),
     }
 }
 

@@ -7,6 +7,8 @@ use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use super::codes::Code;
+
 /// Below this many columns a table is not wrapped: it would be one letter wide.
 const WIDTH_MIN: u16 = 60;
 
@@ -71,7 +73,7 @@ impl Out {
         let terminal = io::stdout().is_terminal();
         let format = format.unwrap_or(if terminal { Format::Table } else { Format::Json });
         let color_out = colored(color, terminal);
-        let color_err = colored(color, io::stderr().is_terminal());
+        let color_err = on_stderr(color);
         Self { format, quiet, terminal, color_out, color_err }
     }
 
@@ -140,15 +142,20 @@ impl Out {
     }
 
     /// The last words of a program that failed.
-    pub(crate) fn error(&self, text: &str) {
-        let word = if self.color_err { "\u{1b}[1;31merror:\u{1b}[0m" } else { "error:" };
-        self.warn(&format!("{word} {text}"));
+    pub(crate) fn error(&self, code: Code, text: &str) {
+        let (on, off) = if self.color_err { ("\u{1b}[1;31m", "\u{1b}[0m") } else { ("", "") };
+        self.warn(&format!("{on}error[{code}]:{off} {text}"));
     }
 
     /// Text for stdout in a colour, if there are colours.
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
         if self.color_out { format!("\u{1b}[{}m{text}\u{1b}[0m", paint.code()) } else { text.to_owned() }
     }
+}
+
+/// Whether stderr gets colours.
+pub(crate) fn on_stderr(color: Color) -> bool {
+    colored(color, io::stderr().is_terminal())
 }
 
 /// Whether a stream gets colours; see <https://no-color.org> and <https://bixense.com/clicolors>.
