@@ -4,8 +4,14 @@
 
 #[path = "cli/bulk.rs"]
 mod bulk;
+#[path = "cli/dead.rs"]
+mod dead;
 #[path = "cli/failures.rs"]
 mod failures;
+#[path = "cli/list.rs"]
+mod list;
+#[path = "cli/many.rs"]
+mod many;
 #[path = "cli/submit.rs"]
 mod submit;
 #[path = "cli/support.rs"]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::output::{Color, Format};
-use super::{book, cancel, completions, doctor, exit, explain, queue, status, submit, wait};
+use super::{alter, book, cancel, completions, dead, doctor, exit, explain, list, queue, status, submit, wait};
 
 const EXAMPLES: &str = "Examples:
   producer submit echo '{\"hi\":\"there\"}' --wait      hand a task in, wait, print its result
@@ -13,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   producer submit --ndjson tasks.ndjson --output ndjson   many tasks, one result line each
   producer status ID    producer explain ID    producer cancel ID
   producer queue --watch                             what waits and runs
+  producer list --state parked    producer dead groups    producer dead replay ID
   producer book apply limits.toml                    put rules in force
 ";
 
@@ -71,16 +72,43 @@ pub(crate) enum Verb {
     Status(status::Args),
     /// Wait for the ends of tasks
     Wait(wait::Args),
-    /// Call tasks off
-    Cancel(cancel::Args),
+    /// Call tasks off: some, or all that a filter matches
+    Cancel(Box<cancel::Args>),
     /// Say in words where a task is, what holds it back and what that means
     Explain(explain::Args),
+    /// List tasks, by what they are and where they are
+    List(Box<list::Args>),
     /// What waits, runs and has ended
     Queue(queue::Args),
+    /// The dead: what they died of; replay, purge or skip them
+    Dead(Box<dead::Args>),
+    /// Let dead tasks wait again: `dead replay`
+    Retry(Box<dead::Replay>),
+    /// Forget dead tasks: `dead purge`
+    Purge(Box<dead::Purge>),
+    /// Move waiting tasks to another queue
+    Move(Box<alter::Move>),
+    /// Give waiting tasks another priority
+    SetPriority(Box<alter::SetPriority>),
+    /// Make scheduled tasks due now
+    RunNow(Box<alter::RunNow>),
     /// The book of rules: put one in force, or look at it
     Book(book::Args),
     /// Check the server and what is on it
     Doctor(doctor::Args),
     /// Print a shell's completion script
     Completions(completions::Args),
+}
+
+impl Verb {
+    /// Whether it looks after the first Ctrl-C itself, and ends well: what is done to many.
+    pub(crate) fn ends_itself(&self) -> bool {
+        match self {
+            Self::Submit(submit) => submit.is_bulk(),
+            Self::Dead(dead) => matches!(dead.action, dead::Action::Replay(_) | dead::Action::Purge(_)),
+            Self::Cancel(cancel) => cancel.is_bulk(),
+            Self::Retry(_) | Self::Purge(_) | Self::Move(_) | Self::SetPriority(_) | Self::RunNow(_) => true,
+            _ => false,
+        }
+    }
 }

@@ -1,16 +1,21 @@
 //! `producer explain`: a task's state in words, or what a code means.
 
 use serde::Serialize;
-use tidemill_producer::TaskId;
+use tidemill_common::store::Filter;
+use tidemill_producer::{Client, Counts, Select, State, Status, TaskId};
 
 use super::codes::{Code, Entry, looks_like_one};
 use super::exit::{Exit, Failure, Outcome};
 use super::output::Out;
 use super::view::StatusView;
+use super::words::Around;
 use super::{Context, words};
 
+/// How the gate of an order key begins.
+const ORDER: &str = "order:";
+
 const EXAMPLES: &str = "Examples:
-  producer explain 0198f3c2-…     where a task is, what holds it back, and what to do
+  producer explain ID             where a task is, what holds it back, and what to do
   producer explain TM-0102        what the code of a failure means
 ";
 
@@ -60,12 +65,30 @@ pub(crate) fn show_code(code: &str, out: &Out) -> Outcome {
     Ok(Exit::Ok)
 }
 
+/// What is to be known beside a task's status. A dead head is looked for only where one may be.
+pub(crate) async fn around(client: &Client, status: &Status, counts: &Counts) -> Result<Around, Failure> {
+    let mut around = Around { now_ms: counts.now_ms, workers: counts.workers, held_by: None };
+    let gate = status.gate.as_deref().filter(|_| status.state == Some(State::Parked));
+    let Some(key) = gate.and_then(|gate| gate.strip_prefix(ORDER)) else { return Ok(around) };
+    let select = Select { filter: Filter { ordered: true, ..Filter::default() }, ..Select::state(State::Dead) };
+    client
+        .list(&select, |found| {
+            let holds = found.task.is_some_and(|task| task.hold_on_dead && task.order_key.as_deref() == Some(key));
+            if holds {
+                around.held_by = Some(found.id);
+            }
+            !holds
+        })
+        .await?;
+    Ok(around)
+}
+
 pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     let id: &TaskId =
         &args.what.parse().map_err(|e| Failure::usage(Code::NoId, format!("{:?} is no id: {e}", args.what)))?;
     let client = context.connect().await?;
     let (status, counts) = tokio::try_join!(client.status(id), client.counts()).map_err(Failure::from)?;
-    let sentences = words::explain(id, &status, counts.now_ms, counts.workers);
+    let sentences = words::explain(id, &status, &around(&client, &status, &counts).await?);
     if context.out.is_table() {
         let state = context.out.paint(words::paint(status.state), super::view::state_name(status.state));
         context.out.line(&format!("{id}  {state}\n{}", sentences.join("\n")))?;

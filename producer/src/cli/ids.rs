@@ -22,14 +22,22 @@ impl Ids {
     /// All ids, in their order; `verb` is who asks.
     ///
     /// # Errors
-    /// The first that is none, and an empty list: a pipeline whose first part found nothing should say so.
+    /// As [`read`].
     pub(crate) fn read(&self, verb: &str) -> Result<Vec<TaskId>, Failure> {
-        let mut ids = Vec::new();
-        for word in &self.ids {
-            if word == "-" { read_stdin(&mut ids, verb)? } else { ids.push(parse(word)?) }
-        }
-        if ids.is_empty() { Err(Failure::usage(Code::NoId, "no id on stdin")) } else { Ok(ids) }
+        read(&self.ids, verb)
     }
+}
+
+/// All ids, in their order; `verb` is who asks.
+///
+/// # Errors
+/// The first that is none, and an empty list: a pipeline whose first part found nothing should say so.
+pub(crate) fn read(words: &[String], verb: &str) -> Result<Vec<TaskId>, Failure> {
+    let mut ids = Vec::new();
+    for word in words {
+        if word == "-" { read_stdin(&mut ids, verb)? } else { ids.push(parse(word)?) }
+    }
+    if ids.is_empty() { Err(Failure::usage(Code::NoId, "no id on stdin")) } else { Ok(ids) }
 }
 
 fn parse(word: &str) -> Result<TaskId, Failure> {

@@ -1,22 +1,32 @@
 //! The program `producer`: what it is asked, and the verbs that do it, a file each.
 
+mod alter;
 mod args;
 mod book;
 mod bulk;
 mod cancel;
 mod codes;
+mod codes_table;
 mod completions;
 mod config;
+mod dead;
+mod dead_groups;
+mod dead_show;
+mod deed;
 mod dev;
 mod doctor;
 mod exit;
 mod explain;
 mod facts;
+mod filter;
+mod group;
 mod ids;
 mod interrupt;
 mod lines;
+mod list;
 mod output;
 mod payload;
+mod pick;
 mod queue;
 mod status;
 mod submit;
@@ -127,8 +137,7 @@ async fn run(args: Args, out: Out) -> Outcome {
     }
     let failed = |e| Failure::new(Exit::Failure, Code::CannotStart, format!("cannot listen for signals: {e}"));
     let interrupt = Interrupt::listen().map_err(failed)?;
-    // A bulk submit looks after the first Ctrl-C itself.
-    let patience = if matches!(&args.verb, Verb::Submit(submit) if submit.is_bulk()) { 2 } else { 1 };
+    let patience = if args.verb.ends_itself() { 2 } else { 1 };
     let config = load(args.global, &out)?;
     let context = Context { out, config, interrupt: interrupt.clone() };
     tokio::select! {
@@ -142,8 +151,15 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Submit(args) => Box::pin(submit::run(*args, context)).await,
         Verb::Status(args) => status::run(&args, context).await,
         Verb::Wait(args) => wait::run(&args, context).await,
-        Verb::Cancel(args) => cancel::run(&args, context).await,
+        Verb::Cancel(args) => Box::pin(cancel::run(&args, context)).await,
+        Verb::Dead(args) => Box::pin(dead::run(&args, context)).await,
+        Verb::Retry(args) => Box::pin(dead::replay(&args, context)).await,
+        Verb::Purge(args) => Box::pin(dead::purge(&args, context)).await,
+        Verb::Move(args) => Box::pin(alter::run_move(&args, context)).await,
+        Verb::SetPriority(args) => Box::pin(alter::run_set_priority(&args, context)).await,
+        Verb::RunNow(args) => Box::pin(alter::run_now(&args, context)).await,
         Verb::Explain(args) => explain::run(&args, context).await,
+        Verb::List(args) => list::run(&args, context).await,
         Verb::Queue(args) => queue::run(&args, context).await,
         Verb::Book(args) => book::run(&args, context).await,
         Verb::Doctor(args) => doctor::run(&args, context).await,

@@ -182,6 +182,33 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// A text in one line: line ends and tabs are spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A text of at most so many characters; what is cut off is an ellipsis.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// How wide a table's last column may be so that no line is wrapped; none when nobody knows how wide the terminal is.
+pub(crate) fn last_column(header: &[&str], rows: &[Vec<String>]) -> Option<usize> {
+    const BETWEEN: usize = 2;
+    let whole = Table::new().width().filter(|columns| *columns >= WIDTH_MIN)?;
+    let columns = header.len().saturating_sub(1);
+    let widest = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain([header[at].len()]).max().unwrap_or(0)
+    };
+    let others: usize = (0..columns).map(|at| widest(at) + BETWEEN).sum();
+    Some(usize::from(whole).saturating_sub(others + BETWEEN))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +216,12 @@ mod tests {
     #[test]
     fn what_a_task_says_cannot_steer_a_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\r\u{0}c\n"), "a\\u{1b}[2Jb\\r\\u{0}c\n");
+    }
+
+    #[test]
+    fn texts_are_cut_between_letters() {
+        assert_eq!((cut("été", 3), cut("étés", 3)), ("été".to_owned(), "ét…".to_owned()));
+        assert_eq!(one_line("a\n\n  b\t"), "a b");
     }
 
     #[test]
