@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::output::{Color, Format};
-use super::{alter, book, cancel, completions, dead, doctor, exit, explain, list, queue, status, submit, wait};
+use super::{alter, book, cancel, completions, dead, doctor, exit, explain, list, man, queue, status, submit, wait};
 
 const EXAMPLES: &str = "Examples:
   producer submit echo '{\"hi\":\"there\"}' --wait      hand a task in, wait, print its result
@@ -15,6 +15,15 @@ const EXAMPLES: &str = "Examples:
   producer queue --watch                             what waits and runs
   producer list --state parked    producer dead groups    producer dead replay ID
   producer book apply limits.toml                    put rules in force
+";
+
+const RETRY: &str = "Examples:
+  producer retry ID
+  producer retry --agent gpt4 --reason attempts --rate 5/s
+";
+const PURGE: &str = "Examples:
+  producer purge ID
+  producer purge --reason unknown_agent --older-than 24h --dry-run
 ";
 
 const ENVIRONMENT: &str = "Environment (flags win, then these, then --config FILE, then the defaults):
@@ -63,41 +72,28 @@ pub(crate) struct Global {
     pub(crate) quiet: bool,
 }
 
-/// What to do.
+/// What to do. What a verb does is said where its arguments are.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Hand tasks in: one, or a file of them
     Submit(Box<submit::Args>),
-    /// Where tasks are and how they fared
     Status(status::Args),
-    /// Wait for the ends of tasks
     Wait(wait::Args),
-    /// Call tasks off: some, or all that a filter matches
     Cancel(Box<cancel::Args>),
-    /// Say in words where a task is, what holds it back and what that means
     Explain(explain::Args),
-    /// List tasks, by what they are and where they are
     List(Box<list::Args>),
-    /// What waits, runs and has ended
     Queue(queue::Args),
-    /// The dead: what they died of; replay, purge or skip them
     Dead(Box<dead::Args>),
-    /// Let dead tasks wait again: `dead replay`
+    #[command(before_long_help = RETRY, about = "Let dead tasks wait again: `dead replay`")]
     Retry(Box<dead::Replay>),
-    /// Forget dead tasks: `dead purge`
+    #[command(before_long_help = PURGE, about = "Forget dead tasks: `dead purge`")]
     Purge(Box<dead::Purge>),
-    /// Move waiting tasks to another queue
     Move(Box<alter::Move>),
-    /// Give waiting tasks another priority
     SetPriority(Box<alter::SetPriority>),
-    /// Make scheduled tasks due now
     RunNow(Box<alter::RunNow>),
-    /// The book of rules: put one in force, or look at it
     Book(book::Args),
-    /// Check the server and what is on it
     Doctor(doctor::Args),
-    /// Print a shell's completion script
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Verb {

@@ -14,7 +14,13 @@ use super::output::Out;
 /// A book is a few pages; more is a wrong path.
 const BOOK_BYTES_MAX: u64 = 4 << 20;
 
-const EXAMPLE: &str = "A book:
+const EXAMPLES: &str = "Examples:
+  producer book apply limits.toml
+  producer book apply limits.toml --dry-run
+  producer book show-compiled limits.toml
+";
+
+const BOOK: &str = "A book:
   revision = 7                      grows with every edit
   [[limit]]
   match = { agent = \"gpt4\" }        any of queue, agent, tenant; the most specific rule of a kind wins
@@ -25,7 +31,7 @@ Exit code: 2 when the book has mistakes (all are named), 5 when a newer revision
 
 /// The book of rules: put one in force, or look at it
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXAMPLE)]
+#[command(before_long_help = EXAMPLES, after_long_help = BOOK)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) action: Action,
@@ -34,9 +40,9 @@ pub(crate) struct Args {
 /// What to do with it.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Action {
-    /// Put a book in force, at once for all workers
     Apply(Apply),
     /// Show what a book compiles to, without a server
+    #[command(before_long_help = EXAMPLES)]
     ShowCompiled(File),
 }
 
@@ -48,8 +54,9 @@ pub(crate) struct File {
     file: PathBuf,
 }
 
-/// Put a book in force
+/// Put a book in force, at once for all workers
 #[derive(Debug, clap::Args)]
+#[command(before_long_help = EXAMPLES, after_long_help = BOOK)]
 pub(crate) struct Apply {
     #[command(flatten)]
     file: File,

@@ -25,7 +25,7 @@ const EXAMPLES: &str = "Examples:
   producer dead skip ID                                let the next of its order key go
 ";
 
-/// The dead: what they died of, and what may become of them
+/// The dead: what they died of; replay, purge or skip them
 ///
 /// A dead task is kept for 90 days, or until there are more than 10,000: with its payload, its last five errors and its keys.
 #[derive(Debug, clap::Args)]
@@ -35,20 +35,14 @@ pub(crate) struct Args {
     pub(crate) action: Action,
 }
 
-/// What to do with them.
+/// What to do with them. What each does is said where its arguments are.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Action {
-    /// List them, the oldest first
     List(List),
-    /// What they died of: groups of like errors, the largest first
     Groups(dead_groups::Args),
-    /// All of one: facts, payload, errors, outcome
     Show(dead_show::Args),
-    /// Let them wait again
     Replay(Replay),
-    /// Forget them
     Purge(Purge),
-    /// Let the next of their order keys go, and leave them dead
     Skip(Skip),
 }
 
@@ -101,7 +95,9 @@ const PURGE_EXAMPLES: &str = "Examples:
   producer dead purge --all --yes
 ";
 
-/// Forget dead tasks: payload, errors and outcome; their keys are free, and the next of their order keys go on
+/// Forget dead tasks
+///
+/// Payload, errors and outcome go; their keys are free, and the next of their order keys go on.
 #[derive(Debug, Clone, clap::Args)]
 #[command(before_long_help = PURGE_EXAMPLES, after_long_help = deed::FIELDS)]
 pub(crate) struct Purge {
@@ -113,7 +109,9 @@ const SKIP_EXAMPLES: &str = "Examples:
   producer dead skip ID
 ";
 
-/// Let the next of a dead task's order key go: the task stays dead, and holds nothing any more
+/// Let the next of a dead task's order key go
+///
+/// The task stays dead, and holds nothing any more.
 ///
 /// JSON: a list, or one object for one id: id; outcome (done, not_in_state, unfit). Exit code 6 when only a part was done, 1 when none.
 #[derive(Debug, clap::Args)]

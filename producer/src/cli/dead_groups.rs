@@ -30,7 +30,7 @@ Fields (JSON): group (its fingerprint, for --group); count; agent; reason; error
 oldest_ms, newest_ms (of their deaths, server time); example (an id, of the newest); replay (the command for exactly this group,
 within the filter)";
 
-/// What the dead died of: groups of like errors, the largest first
+/// What they died of: groups of like errors, the largest first
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = EXAMPLES, after_long_help = FIELDS)]
 pub(crate) struct Args {

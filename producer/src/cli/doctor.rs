@@ -16,11 +16,17 @@ const ROUND_TRIP_SLOW: Duration = Duration::from_millis(50);
 /// Clocks further apart than this confuse whoever reads logs; nothing depends on them.
 const CLOCKS_APART_MS: u64 = 5_000;
 
+const EXAMPLES: &str = "Examples:
+  producer doctor
+  producer doctor --redis redis://host:6379 --output json | jq '.checks[] | select(.verdict != \"ok\")'
+";
+
 /// Check the server and what is on it
 ///
 /// JSON fields: ok; checks (name, verdict: good, care or bad; text). Exit code 1 when a check is bad, 7 when Redis cannot be
 /// reached.
 #[derive(Debug, clap::Args)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct Args {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -19,7 +19,7 @@ const EXAMPLES: &str = "Examples:
   producer explain TM-0102        what the code of a failure means
 ";
 
-/// Say in words where a task is, what holds it back and what that means; or what a code means
+/// Say in words where a task is and what holds it back, or what a code means
 ///
 /// JSON: the fields of `status`, and `words`, a list of sentences. Exit code 1 when nothing is known of the task. Of a code: code,
 /// title, means, todo; no server is asked. Of a task whose id looks like a code, `status` tells.

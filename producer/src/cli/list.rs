@@ -41,7 +41,9 @@ pub(crate) const FIELDS: &str = "Fields (JSON; null where there is nothing to sa
   error              why it failed, last time
   errors             the last five, the newest first: at_ms, attempt, text";
 
-/// List tasks: those that wait, run or are dead, and those that have ended while their outcome is remembered
+/// List tasks, by what they are and where they are
+///
+/// Those that wait, run or are dead, and those that have ended while their outcome is remembered.
 ///
 /// The dead and the scheduled come in the order of their time, others in no order. A list looks at every task of the states that
 /// are named; without --state at all there are.

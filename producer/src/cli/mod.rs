@@ -24,6 +24,7 @@ mod ids;
 mod interrupt;
 mod lines;
 mod list;
+mod man;
 mod output;
 mod payload;
 mod pick;
@@ -129,6 +130,7 @@ async fn run(args: Args, out: Out) -> Outcome {
     match &args.verb {
         // These need neither configuration nor server.
         Verb::Completions(args) => return completions::run(args, &out),
+        Verb::Man(args) => return man::run(args, &out),
         Verb::Explain(args) if args.code().is_some() => {
             return explain::show_code(args.code().unwrap_or_default(), &out);
         }
@@ -164,6 +166,7 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Book(args) => book::run(&args, context).await,
         Verb::Doctor(args) => doctor::run(&args, context).await,
         Verb::Completions(args) => completions::run(&args, &context.out),
+        Verb::Man(args) => man::run(&args, &context.out),
     }
 }
 

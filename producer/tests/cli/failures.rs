@@ -93,7 +93,7 @@ fn a_configuration_is_read_and_its_mistakes_come_together() {
     with("1m").assert_code(0);
     std::fs::write(&file, "[redis]\nurll = \"x\"\n[submit]\ncalls_in_flight = 0\n").unwrap();
     let wrong = with("soon").assert_code(2);
-    for part in ["urll", "calls_in_flight", "wait.timeout"] {
+    for part in ["urll", "did you mean `url`?", "calls_in_flight", "wait.timeout"] {
         assert!(wrong.err.contains(part), "{wrong:?}");
     }
     std::fs::remove_file(&file).unwrap();

@@ -159,6 +159,43 @@ fn help_completions_and_near_misses() {
     assert!(with(&["--version"]).assert_code(0).out.starts_with("producer "));
 }
 
+/// The verbs that a help text lists.
+fn verbs_of(help: &str) -> Vec<String> {
+    let list = help.split("Commands:\n").nth(1).unwrap_or_default().split("\n\n").next().unwrap_or_default();
+    let verbs = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    verbs.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_verb_has_examples_first_and_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = |args: &[&str]| {
+        let mut command = bare();
+        command.args(args);
+        finish(command).assert_code(0).out
+    };
+    assert_eq!(with(&["man", "--dir", dir.path().to_str().unwrap()]), "");
+    let page = |name: &str| std::fs::read_to_string(dir.path().join(format!("{name}.1"))).unwrap_or_default();
+    let mut all = vec![];
+    for verb in verbs_of(&with(&["-h"])) {
+        all.extend(verbs_of(&with(&[&verb, "-h"])).into_iter().map(|below| vec![verb.clone(), below]));
+        all.push(vec![verb]);
+    }
+    assert!(all.len() > 24, "{all:?}");
+    for words in all {
+        let args: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = with(&args);
+        assert!(help.starts_with("Examples:\n  "), "{words:?}: {help}");
+        let named = help.contains(&format!("  producer {}", words.join(" "))) || help.contains("| producer ");
+        assert!(named, "the examples of {words:?} show others");
+        let page = page(&format!("producer-{}", words.join("-")));
+        assert!(page.contains(".TH") && page.contains(".SH EXAMPLES"), "{words:?}: {page}");
+    }
+    assert!(page("producer").contains("producer\\-list"), "{}", page("producer"));
+    let whole = with(&["man"]);
+    assert!(whole.contains("producer\\-dead\\-groups") && whole.matches(".TH ").count() > 24);
+}
+
 #[test]
 fn a_terminal_without_data_gets_help_and_no_wait() {
     let server = server();
