@@ -127,6 +127,43 @@ async fn doctor_tells_a_server_without_workers_from_a_well_one() {
     run(&url, &["doctor"]).assert_code(0);
 }
 
+#[tokio::test]
+async fn doctor_finds_what_nobody_runs_held_order_keys_and_full_queues() {
+    let server = server();
+    let url = server.url();
+    let mut worker = Worker::start(&url, "a").await;
+    let verdicts = || {
+        let report = run(&url, &["doctor"]).assert_code(0).json();
+        let checks = report["checks"].as_array().unwrap().clone();
+        move |name: &str| {
+            let check = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{checks:?}"));
+            (
+                check["verdict"].as_str().unwrap().to_owned(),
+                check["text"].as_str().unwrap().to_owned(),
+                check["advice"].clone(),
+            )
+        }
+    };
+    for name in ["clocks", "workers", "room", "reclaim", "agents", "queues", "order keys"] {
+        assert_eq!(verdicts()(name).0, "ok", "{name}");
+    }
+    run(&url, &["submit", "a", "1", "--id", "head", "--order-key", "o", "--hold-on-dead"]).assert_code(0);
+    run(&url, &["submit", "a", "1", "--order-key", "o"]).assert_code(0);
+    worker.kill_all(|_| "no".into()).await;
+    run(&url, &["submit", "nobody", "1", "--queue", "lonely"]).assert_code(0);
+    worker.claim().await;
+    let check = verdicts();
+    for (name, part) in
+        [("agents", "nobody (1 tasks)"), ("queues", "lonely"), ("order keys", "head"), ("dead", "1 kept")]
+    {
+        let (verdict, text, advice) = check(name);
+        assert!(verdict == "warn" && text.contains(part) && advice.is_string(), "{name}: {text}");
+    }
+    let mut command = producer(&url, &["doctor"]);
+    command.env("TIDEMILL__SUBMIT__WAITING_MAX", "1");
+    assert!(finish(command).assert_code(0).out.contains("of 1 that it may have"));
+}
+
 #[test]
 fn a_server_that_evicts_is_told_by_doctor() {
     let server =
