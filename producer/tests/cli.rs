@@ -6,6 +6,8 @@
 mod bulk;
 #[path = "cli/dead.rs"]
 mod dead;
+#[path = "cli/docs.rs"]
+mod docs;
 #[path = "cli/failures.rs"]
 mod failures;
 #[path = "cli/list.rs"]

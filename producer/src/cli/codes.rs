@@ -30,6 +30,7 @@ pub(crate) enum Code {
     NoChoice = 209,
     RedisSettings = 210,
     TooMany = 211,
+    Declined = 212,
     Unreachable = 301,
     NotLetIn = 302,
     NoAnswer = 303,

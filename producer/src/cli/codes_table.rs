@@ -65,7 +65,7 @@ pub(crate) const ALL: &[Entry] = &[
     entry(
         Code::NoId,
         "That is no id of a task",
-        "Ids have 1 to 64 letters, digits, `.`, `_` or `-`. Or none came from stdin, where some were to come.",
+        "Ids have 1 to 64 letters, digits, `_` or `-`. Or none came from stdin, where some were to come.",
         "See what is in the pipe. `producer list --output ndjson | jq -r .id` prints ids, one a line.",
     ),
     entry(
@@ -123,6 +123,12 @@ pub(crate) const ALL: &[Entry] = &[
         "More tasks match than are done at once",
         "A command remembers the ids that it does, at most 1,000,000. Nothing was done.",
         "Narrow the filter, or do it in parts with `--limit`.",
+    ),
+    entry(
+        Code::Declined,
+        "Nothing was done, as you said",
+        "The question whether to do it to all that match was answered with something else than `y`.",
+        "Look at what matches with `--dry-run`; say `--yes` where nobody is to be asked.",
     ),
     entry(
         Code::Unreachable,

@@ -97,7 +97,7 @@ const PURGE_EXAMPLES: &str = "Examples:
 
 /// Forget dead tasks
 ///
-/// Payload, errors and outcome go; their keys are free, and the next of their order keys go on.
+/// Payload, errors and outcome go, and the next of their order keys go on. Their idempotency keys are remembered for another day.
 #[derive(Debug, Clone, clap::Args)]
 #[command(before_long_help = PURGE_EXAMPLES, after_long_help = deed::FIELDS)]
 pub(crate) struct Purge {

@@ -45,8 +45,8 @@ pub(crate) const FIELDS: &str = "Fields (JSON; null where there is nothing to sa
 ///
 /// Those that wait, run or are dead, and those that have ended while their outcome is remembered.
 ///
-/// The dead and the scheduled come in the order of their time, others in no order. A list looks at every task of the states that
-/// are named; without --state at all there are.
+/// The dead and the scheduled come in the order of their time, others in no order. It looks at all tasks of the states that are
+/// named, and without --state at all tasks that there are.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = EXAMPLES, after_long_help = FIELDS)]
 pub(crate) struct Args {

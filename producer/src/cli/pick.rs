@@ -150,12 +150,14 @@ impl Pick {
         });
         let line = tokio::select! {
             line = answer => line.unwrap_or_default(),
-            () = context.interrupt.told(1) => String::new(),
+            () = context.interrupt.told(1) => {
+                return Err(Failure::new(Exit::Interrupted, Code::Interrupted, "interrupted: nothing was done"));
+            }
         };
         if matches!(line.trim(), "y" | "Y" | "yes") {
             Ok(())
         } else {
-            Err(Failure::new(Exit::Failure, Code::Interrupted, "nothing was done"))
+            Err(Failure::new(Exit::Failure, Code::Declined, "nothing was done"))
         }
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn explain(id: &TaskId, status: &Status, around: &Around) -> Vec<Stri
         Some(State::Running) => running(status, now_ms),
         Some(State::Succeeded) => vec![format!("It succeeded{}.", ago(now_ms, status.ended_ms))],
         Some(State::Dead) => vec![
-            format!("It failed for good{}, after {} runs that counted.", ago(now_ms, status.ended_ms), status.attempt),
+            format!("It failed for good{}, after {} that counted.", ago(now_ms, status.ended_ms), runs(status.attempt)),
             died_of(status.reason).to_owned(),
         ],
         Some(State::Cancelled) => vec![format!("It was called off{}.", ago(now_ms, status.ended_ms))],
@@ -86,6 +86,10 @@ pub(crate) fn explain(id: &TaskId, status: &Status, around: &Around) -> Vec<Stri
         lines.extend(what_now(id, status.reason, task.as_ref()));
     }
     lines
+}
+
+fn runs(n: u64) -> String {
+    if n == 1 { "1 run".to_owned() } else { format!("{n} runs") }
 }
 
 fn times(n: u64) -> String {
@@ -155,7 +159,7 @@ fn what_now(id: &TaskId, reason: Option<DeadReason>, task: Option<&Task>) -> Vec
 fn scheduled(status: &Status, now_ms: u64) -> Vec<String> {
     let due = span(status.due_ms.saturating_sub(now_ms));
     if status.attempt > 0 || !status.error().is_empty() {
-        vec![format!("It failed ({} runs counted) and is tried again in {due}.", status.attempt)]
+        vec![format!("It failed ({} counted) and is tried again in {due}.", runs(status.attempt))]
     } else {
         vec![format!("It is due in {due}.")]
     }

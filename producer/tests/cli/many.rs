@@ -81,6 +81,7 @@ fn on_a_terminal_people_are_asked_before_all_that_match_are_changed() {
         let said = read_all(File::from(terminal.master));
         assert_eq!(child.wait().unwrap().code(), Some(code), "{said}");
         assert!(said.contains("cancel 1 tasks? [y/N]"), "{said}");
+        assert_eq!(said.contains("error[TM-0212]"), code == 1, "{said}");
         assert_eq!(run(&url, &["status", "one"]).json()["state"], state);
     }
 }
