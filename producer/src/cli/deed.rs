@@ -210,7 +210,7 @@ fn progress(tasks: usize, context: &Context) -> ProgressBar {
     if context.out.quiet || crowded || tasks <= ALTER_TASKS_MAX {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {per_sec}  {eta}");
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {eta}");
     // Stderr that is no terminal hides it by itself.
     ProgressBar::with_draw_target(Some(tasks as u64), ProgressDrawTarget::stderr_with_hz(10))
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::codes::Code;
@@ -123,6 +123,10 @@ impl Out {
         }
         for column in table.column_iter_mut() {
             column.set_padding((0, 2));
+        }
+        // An id that is wrapped cannot be copied.
+        if let Some(first) = table.column_mut(0) {
+            first.set_constraint(ColumnConstraint::ContentWidth);
         }
         let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
         self.line(&lines.join("\n"))

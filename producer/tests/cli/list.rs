@@ -1,9 +1,12 @@
 //! `producer list`, and the filters that it shares with all verbs for many tasks.
 
+use std::fs::File;
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 use tidemill_common::store::Verb;
 
-use crate::support::{Worker, run, run_with, server};
+use crate::support::{Worker, producer, read_all, run, run_with, server};
 
 /// The ids of a list, sorted.
 fn ids(listed: &Value) -> Vec<&str> {
@@ -77,6 +80,22 @@ fn a_limit_says_that_it_cut_and_an_empty_list_says_so() {
     let all = run(&url, &["list", "--limit", "0", "--output", "ndjson"]).assert_code(0);
     assert_eq!((all.lines().len(), all.err.as_str()), (60, ""));
     assert_eq!(run(&url, &["list", "-n", "60", "--quiet"]).assert_code(0).json().as_array().unwrap().len(), 60);
+}
+
+#[test]
+fn on_a_narrow_terminal_ids_stay_whole() {
+    let server = server();
+    let url = server.url();
+    let id = run(&url, &["submit", "a-long-name-of-an-agent", "1", "--queue", "a-long-name-of-a-queue"]).id();
+    let size = nix::pty::Winsize { ws_row: 24, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
+    let terminal = nix::pty::openpty(Some(&size), None).unwrap();
+    let mut command = producer(&url, &["list"]);
+    command.stdout(Stdio::from(terminal.slave));
+    let mut child = command.spawn().unwrap();
+    // Ours of the terminal's ends, so that reading comes to an end with the child.
+    drop(command);
+    let text = read_all(File::from(terminal.master));
+    assert!(child.wait().unwrap().success() && text.contains(&id), "{text}");
 }
 
 #[test]
