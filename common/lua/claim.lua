@@ -15,7 +15,9 @@ place_flush()                                                      -- what was p
 RING = false
 
 claim_open(me, most, rooms, lone)
-if lone then
+if C.held and pauses()['*'] then                                   -- nothing is taken; its end makes the streams live again
+  call('DEL', B .. ':live:20', B .. ':live:10', B .. ':live:5', B .. ':live:1')
+elseif lone then
   take_line('want:*', 1)
 else
   local none_lost = take_stream(FIRST, 'f', math.ceil(most / 2))

@@ -9,6 +9,7 @@ mod lua;
 mod model;
 mod rates;
 mod retention;
+mod schedules;
 
 use tidemill_tests::server::{self, Reply};
 

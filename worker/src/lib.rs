@@ -30,14 +30,22 @@ mod options;
 pub mod pipeline;
 mod shutdown;
 mod sweep;
+pub mod testing;
 mod trouble;
 pub mod worker;
 
 pub use error::Error;
-pub use handler::{Agent, Context, Handler, Outcome, Registry};
+pub use handler::{Agent, Context, Handler, Middleware, Next, Outcome, Registry};
 pub use options::{Options, Order};
 pub use shutdown::Shutdown;
 pub use worker::{Exit, Handle, Worker};
+
+/// The Rust in documents, compiled and run as doctests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../docs/testing.md")]
+    struct Testing;
+}
 
 // Modules of the binary (cli, config, admin, …) go below this line.
 pub mod admin;

@@ -54,7 +54,8 @@ pub(crate) async fn run(loaded: Loaded<Config>) -> Result<ExitCode, Failure> {
     let shutdown = Shutdown::on_signals().context("cannot listen to signals")?;
     let children = Children::start().context("cannot start the thread of the children")?;
     let metrics = Arc::new(Metrics::new(config.agent_names()));
-    let worker = Worker::new(config.redis.clone(), config.registry(&children), config.options())
+    let registry = config.registry(&children)?;
+    let worker = Worker::new(config.redis.clone(), registry, config.options())
         .context("this worker cannot be made")?
         .with_metrics(Arc::clone(&metrics));
     let handle = worker.handle();

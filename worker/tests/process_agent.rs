@@ -137,18 +137,63 @@ async fn children_see_no_secrets_of_the_worker() {
     assert_eq!(end(&store, &id).await.data, "[]", "TIDEMILL__REDIS__URL is in the worker's environment");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_example_of_the_document_works() {
+/// A block of a language in the document, from 1.
+fn block(language: &str, number: usize) -> String {
     let document = include_str!("../../docs/process-agents.md");
-    let block =
-        |language: &str| document.split(&format!("```{language}\n")).nth(1).unwrap().split("```").next().unwrap();
+    document.split(&format!("```{language}\n")).nth(number).unwrap().split("```").next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_of_the_document_work() {
     let (server, store) = server().await;
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("words.py"), block("python")).unwrap();
-    let _worker = Worker::start(&server, directory.path(), block("toml"), &[]).await;
-    let good = submit(&store, "words", r#"{"text":"to be or not to be"}"#).await;
-    assert_eq!(end(&store, &good).await.data, r#"{"words": 6}"#);
-    let bad = submit(&store, "words", "no JSON").await;
-    let status = end(&store, &bad).await;
-    assert_eq!((status.state, status.error()), (Some(State::Dead), "the payload has no text"), "{status:?}");
+    fs::write(directory.path().join("words.py"), block("python", 1)).unwrap();
+    fs::write(directory.path().join("count.py"), block("python", 2)).unwrap();
+    let config = block("toml", 1) + &block("toml", 2);
+    let _worker = Worker::start(&server, directory.path(), &config, &[]).await;
+    for (agent, good, result) in
+        [("words", r#"{"text":"to be or not to be"}"#, r#"{"words": 6}"#), ("count", "to be or not to be", "6")]
+    {
+        let id = submit(&store, agent, good).await;
+        assert_eq!(end(&store, &id).await.data, result);
+    }
+    for (agent, bad, error) in
+        [("words", "no JSON", "the payload has no text"), ("count", " ", "exit code 65: the payload has no text")]
+    {
+        let id = submit(&store, agent, bad).await;
+        let status = end(&store, &id).await;
+        assert_eq!((status.state, status.error()), (Some(State::Dead), error), "{status:?}");
+    }
+}
+
+/// A process a task: on the first delivery it writes its number into `held` and never ends.
+const ONCE: &str = r#"
+import os, sys, time
+if not os.path.exists("held"):
+    with open("held", "w") as f: f.write(str(os.getpid()) + "\n")
+    time.sleep(600)
+secrets = [k for k in os.environ if k.startswith("TIDEMILL__")]
+print(sys.stdin.read(), os.environ["TIDEMILL_ATTEMPT"], secrets, end="")
+"#;
+
+const ONCE_CONFIG: &str = r#"
+[agents.once]
+kind = "process"
+mode = "once"
+command = ["python3", "once.py"]
+timeout = "20s"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_process_of_a_task_dies_with_its_worker_and_another_worker_runs_the_task() {
+    let (server, store) = server().await;
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("once.py"), ONCE).unwrap();
+    let worker = Worker::start(&server, directory.path(), ONCE_CONFIG, &[]).await;
+    let id = submit(&store, "once", "payload").await;
+    let child = held(directory.path()).await;
+    worker.signal("KILL");
+    until("the kernel has killed the child", async || !runs(child)).await;
+    let _second = Worker::start(&server, directory.path(), ONCE_CONFIG, &[]).await;
+    assert_eq!(end(&store, &id).await.data, "payload 1 []");
 }

@@ -77,7 +77,7 @@ async fn counts_words(agent: &str) {
     let bad = submit(&store, "words", "no JSON").await;
     assert_eq!(end(&store, &good).await.data, r#"{"words":6}"#);
     let status = end(&store, &bad).await;
-    assert_eq!((status.state, status.error.as_str()), (Some(State::Dead), "the payload has no text"), "{status:?}");
+    assert_eq!((status.state, status.error()), (Some(State::Dead), "the payload has no text"), "{status:?}");
 }
 
 /// A run is called off and its child, which has another, goes on.

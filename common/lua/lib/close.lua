@@ -13,6 +13,14 @@ local function read_pulled()
   end
 end
 
+-- When something becomes due next, or is resumed; while all is paused nothing else counts.
+local function due_or_resumed()
+  if not C.held then return next_due() end
+  local due, ends = pauses()['*'] and 0 or next_due(), PAUSE_ENDS or 0
+  if due == 0 or ends == 0 then return math.max(due, ends) end
+  return math.min(due, ends)
+end
+
 local function claim_close(seq)
   read_pulled()
   if C.n > 0 then
@@ -32,7 +40,7 @@ local function claim_close(seq)
     if agent then ring_able(agent, C.me) end
   end
   ring()
-  C.out[3], C.out[4] = next_due(), call('EXISTS', L .. 'want:*')
+  C.out[3], C.out[4] = due_or_resumed(), C.held and pauses()['*'] and 0 or call('EXISTS', L .. 'want:*')
   C.out[5] = C.n < C.most and (C.looks <= 0 or C.ghosts <= 0) and 1 or 0
   return C.out
 end

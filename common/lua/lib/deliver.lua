@@ -7,10 +7,11 @@ local INFO = {}                                                    -- header byt
 
 local function claim_open(me, most, rooms, lone)
   -- mostly there is none of these: one look says so
-  local odd = call('EXISTS', AT, B .. ':wants', unpack(READY)) > 0
+  local odd = call('EXISTS', AT, B .. ':wants', PAUSED, unpack(READY)) > 0
   local fence = math.max((tonumber(call('HGET', N, 'fence') or '0') or 0) + 1, us)
   C = { me = me, most = most, rooms = rooms, lone = lone, n = 0, looks = most + math.min(most + 16, 64), ghosts = 256, fence = fence, acks = {},
-    run = {}, ids = {}, out = { 'ok', now, 0, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, odd = odd, ats = odd and call('EXISTS', AT) == 1 }
+    run = {}, ids = {}, out = { 'ok', now, 0, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, odd = odd, ats = odd and call('EXISTS', AT) == 1,
+    held = odd and call('EXISTS', PAUSED) == 1 and next(pauses()) and true }
 end
 local function drop(key, entry) local a = C.acks[key] or {} a[#a + 1] = entry C.acks[key] = a end
 
@@ -63,9 +64,11 @@ local function consider(id, env, at, src, entry, own)
   end
   local alone = t and t.losses >= SUSPECT and not C.lone
   local offered = (C.rooms[info.agent] or 0) > 0
-  if alone or not offered or #rules > 0 then
+  if alone or not offered or C.held or #rules > 0 then
     local h = { queue = info.queue, agent = info.agent, tenant = info.tenant, prio = info.prio, cost = info.cost,
       place = seq - HEAD_START[info.prio] }
+    local what, till = paused(info.queue, info.agent, info.tenant)
+    if what then return gate('p/' .. what), till > 0 and (till - now) * 1000 or nil, h end
     if alone then return gate('want:*'), nil, h end
     if not offered then return gate('want:' .. info.agent), nil, h end
     local g, wait = refused(rules, h, id, own)

@@ -1,5 +1,5 @@
 -- gates: state is read once a script, decided in Lua, written once at the end (gates_flush), so that an error half-way leaves
--- nothing in two places. Kinds by the first letter of the name: s/ slots, r/ rate, want: no worker for the agent.
+-- nothing in two places. Kinds by the first letter of the name: s/ slots, r/ rate, want: no worker for the agent, p/ a pause.
 -- B:g:<slot gate>  hash: u units in use | rp, ri place and id of a reservation
 -- B:reserved       slot gates with a reservation: a new book ends them all, since they were made by the old one's rules
 local GATES, MARKS = {}, {}                                        -- name -> gate; name -> due ms, or false: no room (lines)

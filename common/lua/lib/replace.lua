@@ -44,6 +44,7 @@ local function accept_moded(o, most)
   local delay, ttl, mode = timing(ARGV[o + 1])
   local kind = kind_of(head)
   if call('EXISTS', J .. id) == 1 then return 'd' .. id end
+  FULL = {}                                                        -- counted anew: what was taken in before is among the deltas
   local reply = replace(kind, o, delay, ttl, mode) or no_room(kind, id, most)
   if reply then return reply end
   local seq = after('seq', 1)                                      -- it comes after the rest of its batch

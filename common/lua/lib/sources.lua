@@ -88,7 +88,7 @@ local function take_line(name, k)
       leave_line(name, id)
       park(by, h, id, wait, moves)
       C.looks = C.looks - 1
-      if by.kind == 'w' or (wait and wait > 1e6) then unreserve(book_gates(h), id)
+      if by.kind == 'w' or by.kind == 'p' or (wait and wait > 1e6) then unreserve(book_gates(h), id)
       elseif moves >= MOVES_MAX then reserve(book_gates(h), h, id) end
     end
     if C.looks <= 0 or C.n >= C.most then break end

@@ -31,7 +31,7 @@ local function take_priority(prio, quota)
     for i = 1, math.max(#gates, #queues) do
       if gates[i] and C.n < stop and C.looks > 0 then take_line(gates[i], math.min(chunk, stop - C.n)) end
       if queues[i] and C.n < stop and C.looks > 0 then
-        local empty = take_stream(stream_of(queues[i], prio), 'q', math.min(chunk, stop - C.n))
+        local empty = C.held and pauses()['q/' .. queues[i]] or take_stream(stream_of(queues[i], prio), 'q', math.min(chunk, stop - C.n))
         if empty then
           emptied = emptied + 1
           call('ZREM', live, queues[i])

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fred::prelude::Value;
 
 use super::reply::Reply;
+use super::schedule::Slot;
 use super::{Error, SCHEMA, Store};
 use crate::name::{AgentName, Fence, TaskId, WorkerId};
 
@@ -44,6 +45,10 @@ pub struct Swept {
     pub expired: Option<WorkerId>,
     /// There was more to do than one call does.
     pub more: bool,
+    /// The next slot of a schedule, server ms; 0: there is none.
+    pub next_slot_ms: u64,
+    /// Schedules whose slot has come: to be fired.
+    pub slots: Vec<Slot>,
 }
 
 /// A delivery that a worker owns, as Redis says.
@@ -113,6 +118,8 @@ impl Store {
             next_due_ms: reply.number()?,
             expired: Some(reply.text()?).filter(|w| !w.is_empty()).and_then(|w| w.parse().ok()),
             more: reply.flag()?,
+            next_slot_ms: reply.number()?,
+            slots: Slot::read_all(&mut reply)?,
         })
     }
 

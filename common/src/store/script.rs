@@ -40,6 +40,7 @@ const INTAKE: &str = lua!("lib/intake");
 const REPLACE: &str = lua!("lib/replace");
 const ACCEPT: &str = lua!("lib/accept");
 const DEAD: &str = lua!("lib/dead");
+const PAUSES: &str = lua!("lib/pauses");
 const FINISH: &str = lua!("lib/finish");
 const WHERE: &str = lua!("lib/where");
 const PENDING: &str = lua!("lib/pending");
@@ -90,6 +91,9 @@ pub(super) struct Scripts {
     pub(super) counts: Script,
     pub(super) book: Script,
     pub(super) refresh: Script,
+    pub(super) pause: Script,
+    pub(super) schedule: Script,
+    pub(super) fire: Script,
     pub(super) progress: Script,
     pub(super) nudge: Script,
 }
@@ -123,12 +127,12 @@ impl Scripts {
             claim: script(
                 "claim",
                 true,
-                &[&ends[..], &[WHERE, PENDING, DELIVER, SOURCES, TURNS, CLOSE]].concat(),
+                &[&ends[..], &[WHERE, PENDING, PAUSES, DELIVER, SOURCES, TURNS, CLOSE]].concat(),
                 lua!("claim"),
             ),
             settle: script("settle", true, &[&ends[..], &takes_in].concat(), lua!("settle")),
             renew: script("renew", true, &[], lua!("renew")),
-            sweep: script("sweep", true, &[&ends[..], &[WHERE, DEAD, EXPIRE]].concat(), lua!("sweep")),
+            sweep: script("sweep", true, &[&ends[..], &[WHERE, DEAD, EXPIRE, PAUSES]].concat(), lua!("sweep")),
             reclaim: script("reclaim", true, &[&ends[..], &[WHERE, PENDING, WORKER]].concat(), lua!("reclaim")),
             own: script("own", true, &[&gates[..], &[WHERE, PENDING]].concat(), lua!("own")),
             leave: script("leave", true, &[&gates[..], &[WHERE, PENDING, WORKER]].concat(), lua!("leave")),
@@ -140,6 +144,9 @@ impl Scripts {
             counts: script("counts", true, &[], lua!("counts")),
             book: script("book", true, &[], lua!("book")),
             refresh: script("refresh", true, &gates, lua!("refresh")),
+            pause: script("pause", true, &[&gates[..], &[PAUSES]].concat(), lua!("pause")),
+            schedule: script("schedule", true, &[], lua!("schedule")),
+            fire: script("fire", false, &[&ends[..], &takes_in].concat(), lua!("fire")),
             progress: script("progress", true, &[], lua!("progress")),
             nudge: script("nudge", true, &[], lua!("nudge")),
         }
@@ -161,7 +168,7 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 18] {
+    fn each(&mut self) -> [&mut Script; 21] {
         let Self {
             submit,
             claim,
@@ -179,12 +186,15 @@ impl Scripts {
             counts,
             book,
             refresh,
+            pause,
+            schedule,
+            fire,
             progress,
             nudge,
         } = self;
         [
             submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
-            refresh, progress, nudge,
+            refresh, pause, schedule, fire, progress, nudge,
         ]
     }
 }

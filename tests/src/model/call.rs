@@ -7,7 +7,7 @@ use tidemill_common::book::Book;
 use tidemill_common::name::{AgentName, Fence, TaskId, WorkerId};
 use tidemill_common::store::{
     Accepted, Altered, Applied, Cancelled, Change, Claim, Claimed, Counts, DeadDone, DeadVerb, Error, Lease, Offer,
-    OwnedDelivery, Renewed, Settle, SettleItem, Settled, Status, Store, Swept,
+    OwnedDelivery, Pausable, Renewed, Settle, SettleItem, Settled, Status, Store, Swept,
 };
 use tidemill_common::task::{Mode, NewTask};
 
@@ -28,6 +28,8 @@ pub enum Call {
     Cancel { id: TaskId },
     Alter { tasks: Vec<(TaskId, Change)> },
     Dead { tasks: Vec<(TaskId, DeadVerb)> },
+    Pause { what: Pausable, ms: u64 },
+    Resume { what: Pausable },
     Book { book: Book },
     Status { id: TaskId, wake: Option<String> },
     Progress { items: Vec<(TaskId, Fence, String)> },
@@ -48,6 +50,7 @@ pub enum Answer {
     Cancelled(Cancelled),
     Altered(Vec<Altered>),
     DeadDone(Vec<DeadDone>),
+    Paused(bool),
     Applied(Applied),
     Status(Box<Status>),
     Progress(Vec<bool>),
@@ -76,6 +79,7 @@ impl Call {
             Self::Cancel { .. } => "cancel",
             Self::Alter { .. } => "alter",
             Self::Dead { .. } => "dead",
+            Self::Pause { .. } | Self::Resume { .. } => "pause",
             Self::Book { .. } => "book",
             Self::Status { .. } => "status",
             Self::Progress { .. } => "progress",
@@ -125,6 +129,10 @@ impl Call {
             Self::Leave { worker } => Answer::Left(store.leave(&names[*worker]).await?),
             Self::Cancel { id } => Answer::Cancelled(store.cancel(id).await?),
             Self::Alter { tasks } => Answer::Altered(store.alter(tasks).await?),
+            Self::Pause { what, ms } => {
+                Answer::Paused(store.pause(what, (*ms > 0).then(|| Duration::from_millis(*ms)), "by hand").await?)
+            }
+            Self::Resume { what } => Answer::Paused(store.resume(what).await?),
             Self::Dead { tasks } => Answer::DeadDone(store.dead(tasks).await?),
             Self::Book { book } => Answer::Applied(store.apply_book(&book.compile()).await?),
             Self::Status { id, wake } => Answer::Status(Box::new(store.status(id, wake.as_deref()).await?)),

@@ -23,6 +23,7 @@ impl Play<'_> {
             let book = Book { revision: self.w.r.book.revision + 1, limits: Vec::new() };
             self.w.call(&Call::Book { book })?;
         }
+        self.resume_all()?;
         for worker in &mut self.w.r.fleet.workers {
             worker.well = false;
         }

@@ -52,6 +52,17 @@ pub fn judge(r: &mut Reference, call: &Call, answer: &Answer, peek: &mut dyn Pee
         Call::Cancel { id } => cancel(r, id.as_str(), answer),
         Call::Alter { tasks } => judge_operator::alter(r, tasks, answer),
         Call::Dead { tasks } => judge_operator::dead(r, tasks, answer),
+        Call::Pause { what, ms } => {
+            r.pauses.insert(what.field(), if *ms > 0 { r.now_ms() + ms } else { 0 });
+            expect(answer, &Answer::Paused(true))
+        }
+        // One whose time has come may have been resumed by a claim.
+        Call::Resume { what } => {
+            ensure!(matches!(answer, Answer::Paused(_)), "answered {answer:?}");
+            let was = r.pauses.remove(&what.field()).is_some();
+            ensure!(!was || *answer == Answer::Paused(true), "{what} was paused, and a resume answered {answer:?}");
+            Ok(())
+        }
         Call::Book { book } => apply(r, book, answer),
         Call::Status { id, wake } => status(r, id.as_str(), wake.as_deref(), answer),
         Call::Progress { items } => {
@@ -220,7 +231,8 @@ fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Ve
     let f = &mut r.fleet;
     if f.holder.is_some_and(|h| h != worker) && f.until >= now && f.until <= now + SWEEP_HOLD_MS {
         let expired = if now >= f.grace { f.expired(now).map(|w| f.workers[w].id.clone()) } else { None };
-        let refused = Swept { held: false, now_ms: now, next_due_ms: 0, expired, more: false };
+        let refused =
+            Swept { held: false, now_ms: now, next_due_ms: 0, expired, more: false, next_slot_ms: 0, slots: Vec::new() };
         return expect(answer, &Answer::Swept(refused));
     }
     if f.last.is_some_and(|last| last > now) {

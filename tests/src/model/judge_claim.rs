@@ -117,6 +117,8 @@ fn may_start(r: &Reference, task: &Known, lone: bool) -> Verdict {
     ensure!(task.waits(), "{id} was delivered, and it is {:?}", task.life);
     ensure!(!task.is_late(now), "{id} was delivered at {now}, and it had expired at {}", task.expires);
     ensure!(task.not_before == 0, "{id} was delivered at {now}, and it is not due before {}", task.not_before);
+    let paused = r.paused(&task.new);
+    ensure!(paused.is_none(), "{id} was delivered, and {paused:?} is paused");
     let suspect = task.past().losses >= SUSPECT;
     ensure!(
         suspect == lone,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_common::name::TaskId;
-use tidemill_common::store::{Altered, Change, DeadDone, DeadVerb};
+use tidemill_common::store::{Altered, Change, DeadDone, DeadVerb, Pausable};
 use tidemill_common::task::Priority;
 
 use super::call::{Answer, Call};
@@ -109,6 +109,32 @@ fn replay(r: &mut Reference, id: &str, delay: u64, seq: u64) {
 }
 
 impl Play<'_> {
+    pub fn pause(&mut self, rng: &mut Rng) -> Verdict {
+        let paused: Vec<String> = self.w.r.pauses.keys().cloned().collect();
+        if let Some(field) = rng.pick(&paused).filter(|_| rng.percent(60)) {
+            let what = Pausable::from_field(field).expect("it is one");
+            return self.send(rng, &Call::Resume { what }).map(|_| ());
+        }
+        let what = match rng.below(8) {
+            0 => Pausable::All,
+            1..=3 => Pausable::Queue(["default", "slow", "q.3"][rng.index(3)].parse().expect("a name")),
+            4..=6 => Pausable::Agent(["a", "b", "c"][rng.index(3)].parse().expect("a name")),
+            _ => Pausable::Tenant(["", "t/1 :x"][rng.index(2)].to_owned()),
+        };
+        let ms = [0, 0, 40, 3_000][rng.index(4)];
+        self.send(rng, &Call::Pause { what, ms }).map(|_| ())
+    }
+
+    pub fn resume_all(&mut self) -> Verdict {
+        let all = self.w.raw(&["HKEYS"], "paused", &[])?;
+        let all = all.as_array().unwrap_or_default().iter().filter_map(|r| r.as_str().map(str::to_owned));
+        for field in all.collect::<Vec<_>>() {
+            let what = Pausable::from_field(&field).expect("it is one");
+            self.w.call(&Call::Resume { what })?;
+        }
+        Ok(())
+    }
+
     pub fn alter(&mut self, rng: &mut Rng) -> Verdict {
         let mut tasks = Vec::new();
         for _ in 0..rng.within(1, 4) {

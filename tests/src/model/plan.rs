@@ -38,6 +38,8 @@ pub enum Kind {
     Cancel,
     /// An operator changes waiting tasks.
     Alter,
+    /// An operator pauses something, or lets it go on.
+    Pause,
     /// An operator replays, purges or skips dead tasks.
     Dead,
     Book,
@@ -126,6 +128,7 @@ const WEIGHTS: &[(Kind, u64)] = &[
     (Kind::Cancel, 7),
     (Kind::Alter, 4),
     (Kind::Dead, 4),
+    (Kind::Pause, 2),
     (Kind::Book, 4),
     (Kind::Status, 2),
     (Kind::Progress, 1),

@@ -207,6 +207,8 @@ pub struct Reference {
     /// Who was told of which end, and has not read it yet.
     pub woken: BTreeMap<String, Vec<String>>,
     pub book: Book,
+    /// What is paused: until when, server ms; 0: until it is resumed.
+    pub pauses: BTreeMap<String, u64>,
     /// Lines may not know yet of the last book.
     pub unrefreshed: bool,
     pub gates: Gates,
@@ -230,6 +232,7 @@ impl Reference {
         self.now = us;
         self.high = self.high.max(us);
         let now = us / 1000;
+        self.pauses.retain(|_, until| *until == 0 || *until > now);
         for task in self.tasks.values_mut().filter(|t| t.not_before <= now) {
             task.not_before = 0;
         }
@@ -237,6 +240,13 @@ impl Reference {
 
     pub fn rules(&self, task: &NewTask) -> Vec<Rule> {
         rules_of(&self.book, task)
+    }
+
+    /// What holds a task back by an operator's hand.
+    pub fn paused(&self, task: &NewTask) -> Option<&String> {
+        let all =
+            ["*".to_owned(), format!("q/{}", task.queue), format!("a/{}", task.agent), format!("t/{}", task.tenant)];
+        self.pauses.keys().find(|what| all.contains(what))
     }
 
     /// A rate of the book in force that this task can never pass.

@@ -111,13 +111,23 @@ impl<'h> Play<'h> {
         if self.w.broken.is_some()
             && matches!(
                 kind,
-                Kind::Leap | Kind::Reborn | Kind::Notes | Kind::Back | Kind::Break | Kind::Alter | Kind::Dead
+                Kind::Leap
+                    | Kind::Reborn
+                    | Kind::Notes
+                    | Kind::Back
+                    | Kind::Break
+                    | Kind::Alter
+                    | Kind::Dead
+                    | Kind::Pause
             )
         {
             return Ok(());
         }
         match kind {
-            Kind::Break => self.break_some_key(rng),
+            Kind::Break => {
+                self.resume_all()?;
+                self.break_some_key(rng)
+            }
             Kind::Mend if self.w.broken.is_some() => self.mend(rng),
             Kind::Mend => Ok(()),
             Kind::Tick => self.tick(rng),
@@ -155,6 +165,7 @@ impl<'h> Play<'h> {
             Kind::Cancel => self.cancel(rng),
             Kind::Alter => self.alter(rng),
             Kind::Dead => self.dead(rng),
+            Kind::Pause => self.pause(rng),
             Kind::Book => self.book(rng),
             Kind::Status => self.status(rng),
             Kind::Progress => self.progress(rng),

@@ -107,6 +107,13 @@ fn marked(r: &Reference, s: &Snapshot, gate: &str, members: &[(i64, String)]) ->
     if state.reserved.as_ref().is_some_and(|(other, id)| other < place && id != head) {
         return Ok(());
     }
+    if let Some(pause) = gate.strip_prefix("p/").and_then(|what| s.hashes.get("paused")?.get(what)) {
+        let until = super::wire::Fields(pause).whole().unwrap_or(0);
+        let in_time =
+            until == 0 || due.is_some_and(|due| u64::try_from(due).is_ok_and(|due| due <= until.max(r.now_ms())));
+        ensure!(in_time, "{gate}: paused until {until}, and it is marked for {due:?}");
+        return Ok(());
+    }
     let by = match rule.map(|rule| (rule.kind, rule.units(&task.new))) {
         Some((Kind::Slots(cap), _)) if state.used >= cap => return Ok(()),
         Some((Kind::Rate { limit, window_us }, units)) if units <= limit => {

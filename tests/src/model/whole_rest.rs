@@ -29,7 +29,10 @@ fn indexes(r: &Reference, s: &Snapshot) -> Verdict {
     for (tail, stream) in s.streams.iter().filter(|(tail, _)| tail.starts_with("q:")) {
         let unread = stream.entries.keys().any(|e| *e > stream.last);
         let (queue, priority) = tail[2..].split_once(":s:").unwrap_or((tail, ""));
-        let live = s.zset(&format!("live:{priority}")).iter().any(|(_, q)| q == queue);
+        // A paused queue is not to be looked at.
+        let paused =
+            s.hashes.get("paused").is_some_and(|p| p.contains_key("*") || p.contains_key(&format!("q/{queue}")));
+        let live = paused || s.zset(&format!("live:{priority}")).iter().any(|(_, q)| q == queue);
         ensure!(live || !unread, "{tail} has unread entries, and is not live");
     }
     let at = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);

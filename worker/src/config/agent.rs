@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use serde::Deserialize;
-use tidemill_common::config::duration;
+use tidemill_common::config::{duration, list};
 use tidemill_common::name::AgentName;
 use tidemill_worker::handler::builtin::{Echo, Fail, Noop, Sleep};
+use tidemill_worker::handler::http::{HttpAgent, HttpOptions};
 use tidemill_worker::handler::process::{Children, ProcessOptions};
 use tidemill_worker::handler::{Agent, Handler, TIMEOUT_DEFAULT};
 
@@ -23,12 +25,22 @@ pub(crate) struct AgentSection {
     #[serde(default, with = "duration::optional")]
     timeout: Option<Duration>,
     allow_abort: Option<bool>,
+    mode: Option<Mode>,
     command: Option<Vec<String>>,
     directory: Option<PathBuf>,
     env: Option<BTreeMap<String, String>>,
     slots: Option<u32>,
     #[serde(default, with = "duration::optional")]
     ready_within: Option<Duration>,
+    url: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    #[serde(default, with = "duration::optional")]
+    connect_timeout: Option<Duration>,
+    #[serde(default, with = "duration::optional")]
+    call_timeout: Option<Duration>,
+    response_bytes_max: Option<usize>,
+    #[serde(default, with = "list")]
+    allow_private: Vec<String>,
 }
 
 fn yes() -> bool {
@@ -43,6 +55,17 @@ enum Kind {
     Sleep,
     Fail,
     Process,
+    Http,
+}
+
+/// How a process serves tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// A child that stays, and speaks JSON lines.
+    Serve,
+    /// A child for each task.
+    Once,
 }
 
 impl AgentSection {
@@ -54,19 +77,27 @@ impl AgentSection {
     /// What does not fit together: keys below the section, with what is wrong.
     pub(super) fn check(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        let process = self.kind == Kind::Process;
         let only = [
-            ("command", self.command.is_some()),
-            ("directory", self.directory.is_some()),
-            ("env", self.env.is_some()),
-            ("slots", self.slots.is_some()),
-            ("ready_within", self.ready_within.is_some()),
+            ("mode", Kind::Process, self.mode.is_some()),
+            ("command", Kind::Process, self.command.is_some()),
+            ("directory", Kind::Process, self.directory.is_some()),
+            ("env", Kind::Process, self.env.is_some()),
+            ("slots", Kind::Process, self.slots.is_some()),
+            ("ready_within", Kind::Process, self.ready_within.is_some()),
+            ("url", Kind::Http, self.url.is_some()),
+            ("headers", Kind::Http, self.headers.is_some()),
+            ("connect_timeout", Kind::Http, self.connect_timeout.is_some()),
+            ("call_timeout", Kind::Http, self.call_timeout.is_some()),
+            ("response_bytes_max", Kind::Http, self.response_bytes_max.is_some()),
+            ("allow_private", Kind::Http, !self.allow_private.is_empty()),
+            ("allow_abort", Kind::Fail, self.allow_abort.is_some()),
         ];
-        for (key, _) in only.iter().filter(|(_, given)| *given && !process) {
-            wrong.push(format!("{key}: is only for kind = \"process\""));
+        for (key, kind, _) in only.iter().filter(|(_, kind, given)| *given && *kind != self.kind) {
+            wrong.push(format!("{key}: is only for kind = \"{}\"", format!("{kind:?}").to_lowercase()));
         }
-        if self.allow_abort.is_some() && self.kind != Kind::Fail {
-            wrong.push("allow_abort: is only for kind = \"fail\"".to_owned());
+        let of_one_that_stays = [("slots", self.slots.is_some()), ("ready_within", self.ready_within.is_some())];
+        for (key, _) in of_one_that_stays.iter().filter(|(_, given)| *given && self.mode == Some(Mode::Once)) {
+            wrong.push(format!("{key}: is only for mode = \"serve\""));
         }
         for (key, number) in [("concurrency", self.concurrency), ("slots", self.slots)] {
             if number == Some(0) {
@@ -78,10 +109,32 @@ impl AgentSection {
                 wrong.push(format!("{key}: must be above zero"));
             }
         }
-        if process && self.enabled {
-            wrong.extend(self.check_command());
+        match self.kind {
+            Kind::Process if self.enabled => wrong.extend(self.check_command()),
+            Kind::Http if self.enabled => wrong.extend(self.check_http()),
+            _ => {}
         }
         wrong
+    }
+
+    /// Each time is a part of the next: connecting, the call, the run.
+    fn check_http(&self) -> Vec<String> {
+        if self.url.is_none() {
+            return vec!["url: is missing; for instance url = \"https://agents.example/run\"".to_owned()];
+        }
+        let mut wrong = self.http().check();
+        if self.call_timeout.is_some_and(|call| call > self.longest()) {
+            wrong.push("call_timeout: must be at most the agent's timeout, of which it is a part".to_owned());
+        }
+        if self.call_timeout.is_none() && self.connect_timeout.is_some_and(|connect| connect > self.longest()) {
+            wrong.push("connect_timeout: must be at most the agent's timeout, of which it is a part".to_owned());
+        }
+        wrong
+    }
+
+    /// Its longest run.
+    fn longest(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 
     /// What would fail at the first task is said at the start.
@@ -100,17 +153,34 @@ impl AgentSection {
     }
 
     /// Its handler and bounds.
-    pub(super) fn agent(&self, name: &AgentName, children: &Children) -> Agent {
+    ///
+    /// # Errors
+    /// When it cannot be made on this machine.
+    pub(super) fn agent(&self, name: &AgentName, children: &Children) -> anyhow::Result<Agent> {
         let handler: Arc<dyn Handler> = match self.kind {
             Kind::Echo => Arc::new(Echo),
             Kind::Noop => Arc::new(Noop),
             Kind::Sleep => Arc::new(Sleep),
             Kind::Fail => Arc::new(Fail::new(self.allow_abort.unwrap_or(false))),
+            Kind::Process if self.mode == Some(Mode::Once) => Arc::new(children.once(name, self.process())),
             Kind::Process => Arc::new(children.agent(name, self.process())),
+            Kind::Http => Arc::new(HttpAgent::new(&self.http()).with_context(|| format!("the agent {name}"))?),
         };
         // One child, one task: what is not said to go at once may not be able to.
         let concurrency = self.concurrency.or((self.kind == Kind::Process).then_some(1));
-        Agent { handler, concurrency, timeout: self.timeout.unwrap_or(TIMEOUT_DEFAULT) }
+        Ok(Agent { handler, concurrency, timeout: self.longest() })
+    }
+
+    fn http(&self) -> HttpOptions {
+        let mut options = HttpOptions::new(self.url.clone().unwrap_or_default());
+        options.headers = self.headers.clone().unwrap_or_default();
+        options.call_timeout = self.call_timeout;
+        // The default gives way to a shorter call; what was chosen has to fit.
+        let most = self.call_timeout.unwrap_or_else(|| self.longest());
+        options.connect_timeout = self.connect_timeout.unwrap_or_else(|| options.connect_timeout.min(most));
+        options.response_bytes_max = self.response_bytes_max.unwrap_or(options.response_bytes_max);
+        options.allow_private = self.allow_private.clone();
+        options
     }
 
     fn process(&self) -> ProcessOptions {

@@ -92,7 +92,11 @@ pub(crate) struct Admin {
 /// The first layers, with the development server's URL if one runs here.
 pub(crate) fn loader(home: Option<&Path>) -> Loader {
     let mask = |url: &str| RedisOptions { url: url.to_owned(), ..RedisOptions::default() }.shown_url();
-    let loader = Loader::new(DEFAULTS).secret("redis.url", mask).secret("agents.*.env.*", |_| "***".to_owned());
+    let hidden = |_: &str| "***".to_owned();
+    let loader = Loader::new(DEFAULTS)
+        .secret("redis.url", mask)
+        .secret("agents.*.env.*", hidden)
+        .secret("agents.*.headers.*", hidden);
     let dev = home.map(|home| home.join(DEV_DIR));
     let alive = dev.filter(|dev| tidemill_embedded::running_socket(dev).is_some()).map(|dev| dev.join(DEV_URL));
     match alive.and_then(|path| Some((std::fs::read_to_string(&path).ok()?, path))) {
@@ -172,10 +176,13 @@ impl Config {
     }
 
     /// The agents to run. Children of process agents live on the given thread.
-    pub(crate) fn registry(&self, children: &Children) -> Registry {
-        let chosen = self.agents.iter().filter(|(name, agent)| self.runs(name, agent));
-        chosen.fold(Registry::new(), |registry, (name, agent)| {
-            registry.with_agent(name.clone(), agent.agent(name, children))
+    ///
+    /// # Errors
+    /// When one cannot be made on this machine.
+    pub(crate) fn registry(&self, children: &Children) -> anyhow::Result<Registry> {
+        let mut chosen = self.agents.iter().filter(|(name, agent)| self.runs(name, agent));
+        chosen.try_fold(Registry::new(), |registry, (name, agent)| {
+            Ok(registry.with_agent(name.clone(), agent.agent(name, children)?))
         })
     }
 

@@ -30,11 +30,25 @@ fn the_defaults_are_the_librarys() {
 fn every_key_is_documented_and_every_documented_line_reads() {
     // What is commented out is an example of a whole section: without its marks it must be right too.
     let from = DEFAULTS.find("# [agents.words]").unwrap();
-    let example: String = DEFAULTS[from..].lines().map(|l| format!("{}\n", l.trim_start_matches("# "))).collect();
+    let keys = DEFAULTS[from..].lines().map(|line| line.trim_start_matches("# "));
+    let example: String = keys.filter(|l| l.starts_with('[') || l.contains(" = ")).map(|l| format!("{l}\n")).collect();
     let example = example.replace("/srv/words", "/");
     let loaded = file(&example).unwrap();
-    assert!(loaded.value.agent_names().contains(&"words"));
-    for key in ["profile", "lease", "renew", "sweep", "enabled", "allow_abort", "url_file", "ready_within", "slots"] {
+    let names = loaded.value.agent_names();
+    assert!(names.contains(&"words") && names.contains(&"remote"), "{names:?}");
+    for key in [
+        "profile",
+        "lease",
+        "renew",
+        "sweep",
+        "enabled",
+        "allow_abort",
+        "url_file",
+        "ready_within",
+        "slots",
+        "call_timeout",
+        "allow_private",
+    ] {
         assert!(DEFAULTS.contains(key), "{key}");
     }
 }
@@ -65,6 +79,28 @@ fn what_does_not_fit_together_is_told_at_once() {
         command = ["/no/such/program"]
         [agents.echo]
         command = ["x"]
+        url = "http://x/"
+        [agents.single]
+        kind = "process"
+        mode = "once"
+        command = ["sh"]
+        slots = 2
+        [agents.remote]
+        kind = "http"
+        [agents.inside]
+        kind = "http"
+        url = "http://me:hush@169.254.169.254/"
+        timeout = "10s"
+        call_timeout = "11s"
+        connect_timeout = "12s"
+        response_bytes_max = 0
+        allow_private = ["ten"]
+        headers = { Tidemill-Fence = "1" }
+        [agents.near]
+        kind = "http"
+        url = "http://127.1/"
+        timeout = "1s"
+        connect_timeout = "2s"
         "#,
     )
     .unwrap_err();
@@ -79,10 +115,21 @@ fn what_does_not_fit_together_is_told_at_once() {
         "agents.words.command: is missing",
         "agents.other.command: \"/no/such/program\" is no program",
         "agents.echo.command: is only for kind = \"process\"",
+        "agents.echo.url: is only for kind = \"http\"",
+        "agents.single.slots: is only for mode = \"serve\"",
+        "agents.remote.url: is missing",
+        "agents.inside.url: holds a user or password",
+        "agents.inside.headers.Tidemill-Fence: is set by the worker itself",
+        "agents.inside.connect_timeout: must be at most call_timeout",
+        "agents.inside.call_timeout: must be at most the agent's timeout",
+        "agents.inside.response_bytes_max: must be 1 to 1048576",
+        "agents.inside.allow_private: \"ten\" is neither a network",
+        "agents.near.url: refused: 127.0.0.1 is a loopback address",
+        "agents.near.connect_timeout: must be at most the agent's timeout",
     ] {
         assert!(all.contains(part), "{part} is missing in:\n{all}");
     }
-    assert!(!all.contains("secret"), "{all}");
+    assert!(!all.contains("secret") && !all.contains("hush"), "{all}");
 }
 
 #[test]
@@ -100,6 +147,33 @@ fn secrets_are_masked_when_shown() {
     let shown = loaded.unwrap().show(true);
     assert!(!shown.contains("hush") && shown.contains("redis.url = \"redis://db:6379/1\""), "{shown}");
     assert!(shown.contains("agents.echo.env.KEY = \"***\""), "{shown}");
+}
+
+#[test]
+fn headers_come_from_files_and_are_masked() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "Bearer hush\n").unwrap();
+    let headers = format!("headers = {{ Authorization_file = {token:?}, X-Team = \"hush too\" }}");
+    let loaded = file(&format!("[agents.remote]\nkind = \"http\"\nurl = \"https://agents.example/\"\n{headers}\n"));
+    let shown = loaded.unwrap().show(true);
+    assert!(shown.contains("agents.remote.headers.Authorization = \"***\"") && !shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn the_default_wait_for_a_connection_fits_any_call() {
+    file("[agents.remote]\nkind = \"http\"\nurl = \"https://agents.example/\"\ntimeout = \"500ms\"\n").unwrap();
+    let Mistakes(wrong) =
+        file("[agents.a]\nkind = \"http\"\nurl = \"https://a.example/\"\ncall_timeout = \"0s\"\n").unwrap_err();
+    assert!(wrong.join("\n").contains("agents.a.call_timeout: must be above zero"), "{wrong:?}");
+}
+
+#[test]
+fn an_http_agent_may_stand_in_the_environment_alone() {
+    let set = [("KIND", "http"), ("URL", "http://a.internal:81/"), ("ALLOW_PRIVATE", "10.0.0.0/8, a.internal:81")];
+    let names = set.map(|(key, value)| (format!("TIDEMILL__AGENTS__FAR__{key}"), value));
+    let pairs: Vec<(&str, &str)> = names.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    assert!(env(&pairs).unwrap().value.agent_names().contains(&"far"));
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 pub mod builtin;
 mod context;
+pub mod http;
+pub mod middleware;
 pub mod process;
 #[cfg(test)]
 pub(crate) mod testing;
+mod text;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,6 +19,7 @@ use bytes::Bytes;
 use tidemill_common::name::AgentName;
 
 pub use context::{Context, FOLLOW_UPS_MAX};
+pub use middleware::{Middleware, Next};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +100,7 @@ pub struct Agent {
 #[derive(Clone, Default)]
 pub struct Registry {
     agents: HashMap<AgentName, Agent>,
+    middleware: Vec<Arc<dyn Middleware>>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -127,13 +132,25 @@ impl Registry {
         self
     }
 
-    /// An agent.
+    /// Puts this around the runs of all agents, inside of what was added before; see [`middleware`] for the order.
+    #[must_use]
+    pub fn with_middleware(mut self, middleware: impl Middleware) -> Self {
+        self.middleware.push(Arc::new(middleware));
+        self
+    }
+
+    /// An agent's handler, with all middleware around it.
+    pub(crate) fn around(&self, agent: &Agent) -> Arc<dyn Handler> {
+        middleware::wrap_all(&self.middleware, Arc::clone(&agent.handler))
+    }
+
+    /// An agent, without the middleware.
     #[must_use]
     pub fn get(&self, name: &AgentName) -> Option<&Agent> {
         self.agents.get(name)
     }
 
-    /// All agents.
+    /// All agents, without the middleware.
     pub fn iter(&self) -> impl Iterator<Item = (&AgentName, &Agent)> {
         self.agents.iter()
     }

@@ -27,8 +27,11 @@ impl std::fmt::Debug for Member {
 
 impl Crew {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let mut members: Vec<Member> =
-            registry.iter().map(|(name, agent)| Member { name: name.clone(), agent: agent.clone() }).collect();
+        let member = |(name, agent): (&AgentName, &Agent)| Member {
+            name: name.clone(),
+            agent: Agent { handler: registry.around(agent), ..agent.clone() },
+        };
+        let mut members: Vec<Member> = registry.iter().map(member).collect();
         members.sort_by(|a, b| a.name.cmp(&b.name));
         let numbers = members.iter().enumerate().map(|(number, m)| (m.name.clone(), number)).collect();
         Self { members, numbers }

@@ -274,7 +274,7 @@ fn ready_ms(task: &Task) -> u64 {
 
 /// An answer counts as it is, except a failure of a run that we stopped ourselves: that is no attempt of the task's. (A task that
 /// was called off is cancelled by the store whatever failure is said of it.)
-fn judge(ended: Ended, why: Option<Why>) -> Verb {
+pub(crate) fn judge(ended: Ended, why: Option<Why>) -> Verb {
     match (ended, why) {
         (Ended::Answered(Verb::Retry { .. }) | Ended::Cut, Some(_)) => Verb::Release,
         (Ended::Answered(verb), _) => verb,

@@ -63,7 +63,10 @@ use crate::trouble::Trouble;
 use crate::worker::Pulse;
 use crate::{Options, Registry, Shutdown};
 
+pub(crate) use desk::{Why, judge};
 pub(crate) use drive::run;
+pub(crate) use progress::WAITING_MAX as PROGRESS_WAITING_MAX;
+pub(crate) use run::{carry_out, timeout};
 use stage::Finished;
 
 /// What a worker is made of.

@@ -130,22 +130,18 @@ impl Running {
         let Self { task, agent, attempt, losses, too_old, stop, ticket, .. } = self;
         let member = kit.crew.member(agent);
         let timeout = timeout(&task, member.agent.timeout, too_old.map(|at| at.saturating_duration_since(began)));
-        let task = Arc::new(task);
-        let outbox = Arc::new(Mutex::new(Vec::new()));
         let context = Context {
-            task: Arc::clone(&task),
+            task: Arc::new(task),
             attempt,
             losses,
             fence: ticket.fence(),
             deadline: began + timeout,
             too_old,
             cancel: stop,
-            outbox: Arc::clone(&outbox),
+            outbox: Arc::new(Mutex::new(Vec::new())),
             progress: Some(kit.progress.clone()),
         };
-        let span = tracing::info_span!("run", task = %task.id, agent = %task.agent, attempt, fence = ticket.fence().0);
-        let outcome = attend(&*member.agent.handler, context, timeout).instrument(span).await;
-        let (ended, follow_ups) = verdict(outcome, &task, attempt, kit.result_ttl, &outbox);
+        let (ended, follow_ups) = carry_out(&*member.agent.handler, context, timeout, kit.result_ttl).await;
         if let Some(metrics) = &kit.metrics {
             metrics.finished(member.name.as_str(), label(&ended), began.elapsed().as_secs_f64());
         }
@@ -153,8 +149,21 @@ impl Running {
     }
 }
 
+/// Runs a handler, whatever it does, and says what is to be settled: all that is between a context and the desk.
+pub(crate) async fn carry_out(
+    handler: &dyn crate::Handler,
+    context: Context,
+    timeout: Duration,
+    result_ttl: Duration,
+) -> (Ended, Vec<NewTask>) {
+    let (task, attempt, outbox) = (Arc::clone(&context.task), context.attempt, Arc::clone(&context.outbox));
+    let span = tracing::info_span!("run", task = %task.id, agent = %task.agent, attempt, fence = context.fence.0);
+    let outcome = attend(handler, context, timeout).instrument(span).await;
+    verdict(outcome, &task, attempt, result_ttl, &outbox)
+}
+
 /// The task's own time, but never more than the agent's, nor than it has left before it is too old.
-fn timeout(task: &Task, of_agent: Duration, left: Option<Duration>) -> Duration {
+pub(crate) fn timeout(task: &Task, of_agent: Duration, left: Option<Duration>) -> Duration {
     let own = match task.meta.timeout_ms {
         0 => of_agent,
         ms => of_agent.min(Duration::from_millis(ms)),

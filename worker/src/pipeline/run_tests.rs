@@ -1,27 +1,10 @@
-use tidemill_common::task::Priority;
-
 use super::*;
+use crate::handler::testing::context;
+use crate::handler::{Next, Registry, Running as Run};
+use crate::testing::arrived;
 
 fn task() -> Task {
-    Task {
-        hold_on_dead: false,
-        too_old_ms: 0,
-        id: TaskId::generate(),
-        queue: "q".parse().unwrap(),
-        agent: "a".parse().unwrap(),
-        tenant: String::new(),
-        priority: Priority::Normal,
-        seq_us: 0,
-        due_ms: 0,
-        max_attempts: 3,
-        cost: 1,
-        order_key: None,
-        key: None,
-        depth: 0,
-        meta: tidemill_common::task::Meta::default(),
-        payload: Bytes::new(),
-        payload_apart: false,
-    }
+    arrived(NewTask::new("a".parse().unwrap(), ""))
 }
 
 fn settled(outcome: Outcome, task: &Task) -> Verb {
@@ -87,4 +70,26 @@ fn a_task_may_ask_for_less_time_than_its_agent_has() {
     assert_eq!(timeout(&of, agents, None), Duration::from_millis(500));
     of.meta.timeout_ms = u64::MAX;
     assert_eq!(timeout(&of, agents, None), agents);
+}
+
+#[tokio::test]
+async fn a_panic_of_a_middleware_is_one_of_the_run() {
+    fn before<'a>(_: Context, _: Next<'a>) -> Run<'a> {
+        panic!("before")
+    }
+    fn after<'a>(context: Context, next: Next<'a>) -> Run<'a> {
+        Box::pin(async move {
+            next.run(context).await;
+            panic!("after")
+        })
+    }
+    let answers = |_: Context| async { Outcome::done("") };
+    let registry = || Registry::new().with("test".parse().unwrap(), answers);
+    for (registry, error) in
+        [(registry().with_middleware(before), "panic: before"), (registry().with_middleware(after), "panic: after")]
+    {
+        let crew = Crew::new(&registry);
+        let outcome = attend(&*crew.member(0).agent.handler, context("", 1), Duration::from_secs(9)).await;
+        assert_eq!(outcome, Some(Outcome::retry(error)));
+    }
 }

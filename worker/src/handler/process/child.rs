@@ -31,7 +31,8 @@ pub(super) struct Pipes {
 }
 
 impl Child {
-    pub(super) fn spawn(options: &ProcessOptions) -> io::Result<(Self, Pipes)> {
+    /// Starts one, with some more variables in its environment.
+    pub(super) fn spawn(options: &ProcessOptions, facts: &[(&str, String)]) -> io::Result<(Self, Pipes)> {
         let Some((program, arguments)) = options.command.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
         };
@@ -43,7 +44,7 @@ impl Child {
                 command.env_remove(name);
             }
         }
-        command.envs(&options.env);
+        command.envs(&options.env).envs(facts.iter().map(|(name, fact)| (name, fact)));
         if let Some(directory) = &options.directory {
             command.current_dir(directory);
         }

@@ -10,6 +10,8 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 use tokio::process::ChildStderr;
 use tokio::time::Instant;
 
+use crate::handler::text;
+
 /// Longest line of the protocol: the largest payload as base64 (four thirds of it), and room for what is around it.
 pub(super) const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX / 3 * 4 + (64 << 10);
 /// Longest line of a log; the rest of it is dropped.
@@ -56,22 +58,42 @@ fn whole(line: Vec<u8>, long: bool) -> Read {
     if long { Read::Long(line) } else { Read::Line(line) }
 }
 
-/// The last line that a child wrote to its standard error.
-pub(super) type LastWord = Arc<Mutex<String>>;
+/// The end of what a child has written to its standard error.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastWords(Arc<Mutex<Vec<u8>>>);
+
+impl LastWords {
+    fn hear(&self, line: &[u8]) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.extend_from_slice(line);
+        heard.push(b'\n');
+        let excess = heard.len().saturating_sub(LOG_BYTES_MAX);
+        heard.drain(..excess);
+    }
+
+    /// The last line that is not blank, shortened.
+    pub(super) fn line(&self) -> String {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = heard.split(|byte| *byte == b'\n').rev().map(String::from_utf8_lossy);
+        let mut lines = lines.map(|line| line.trim_end().chars().take(LAST_CHARS_MAX).collect::<String>());
+        lines.find(|line| !line.trim().is_empty()).unwrap_or_default()
+    }
+
+    /// The last lines, made fit for an error.
+    pub(super) fn excerpt(&self) -> String {
+        text::end(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// Puts what a child writes to its standard error into our log, at a bounded rate.
-pub(super) async fn log(agent: AgentName, pid: u32, errors: ChildStderr, last: LastWord) {
+pub(super) async fn log(agent: AgentName, pid: u32, errors: ChildStderr, last: LastWords) {
     let mut from = BufReader::new(errors);
     let (mut span, mut lines, mut dropped) = (Instant::now(), 0_u32, 0_u64);
     while let Ok(Read::Line(line) | Read::Long(line)) = read_line(&mut from, LOG_BYTES_MAX).await {
         if span.elapsed() >= LOG_SPAN {
             (span, lines) = (Instant::now(), 0);
         }
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end();
-        if !text.trim().is_empty() {
-            *last.lock().unwrap_or_else(PoisonError::into_inner) = text.chars().take(LAST_CHARS_MAX).collect();
-        }
+        last.hear(&line);
         lines += 1;
         if lines > LOG_LINES_MAX {
             dropped += 1;
@@ -81,6 +103,6 @@ pub(super) async fn log(agent: AgentName, pid: u32, errors: ChildStderr, last: L
             tracing::warn!(%agent, pid, dropped, "the child writes faster than its log may grow; lines were dropped");
             dropped = 0;
         }
-        tracing::info!(%agent, pid, line = text, "child");
+        tracing::info!(%agent, pid, line = String::from_utf8_lossy(&line).trim_end(), "child");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::process::ExitStatus;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -15,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::{Child, describe};
 use super::flights::{Flight, Flights};
-use super::lines::{LINE_BYTES_MAX, LastWord, Read, log, read_line};
+use super::lines::{LINE_BYTES_MAX, LastWords, Read, log, read_line};
 use super::pool::{Request, SHORTLY};
 use super::seat::Seat;
 use super::wire::{self, Said};
@@ -24,7 +23,7 @@ use super::{Outcome, ProcessOptions};
 /// How long a child may take to answer a task that was called off, or to see the end of its input, before SIGTERM.
 const ASKED_FOR: Duration = Duration::from_millis(200);
 /// How long it may take from SIGTERM to its end, before SIGKILL. Together well below the 500 ms that are promised.
-const TERMED_FOR: Duration = Duration::from_millis(200);
+pub(super) const TERMED_FOR: Duration = Duration::from_millis(200);
 /// How long what a dead child has said is read on.
 const LAST_WORDS_FOR: Duration = Duration::from_millis(200);
 /// Lines read ahead.
@@ -62,7 +61,7 @@ pub(super) struct Live {
     output: mpsc::Receiver<Result<Said, String>>,
     /// When its output was closed; it should end soon after.
     output_closed: Option<Instant>,
-    last_word: LastWord,
+    last_words: LastWords,
     flights: Flights,
     stage: Stage,
     answered: u64,
@@ -71,14 +70,14 @@ pub(super) struct Live {
 impl Live {
     /// Starts a child; it is not ready yet.
     pub(super) fn start(agent: &AgentName, options: &ProcessOptions) -> io::Result<Self> {
-        let (child, pipes) = Child::spawn(options)?;
+        let (child, pipes) = Child::spawn(options, &[])?;
         let (input, lines) = mpsc::channel(2 * options.slots + 2);
         let (said, output) = mpsc::channel(LINES_AHEAD);
-        let last_word = LastWord::default();
+        let last_words = LastWords::default();
         // These three end with the child's pipes.
         tokio::spawn(write(pipes.input, lines));
         tokio::spawn(read(pipes.output, said));
-        tokio::spawn(log(agent.clone(), child.pid(), pipes.errors, Arc::clone(&last_word)));
+        tokio::spawn(log(agent.clone(), child.pid(), pipes.errors, last_words.clone()));
         let _ = input.try_send(wire::hello(agent, options.slots));
         tracing::debug!(%agent, pid = child.pid(), "a child was started");
         Ok(Self {
@@ -88,7 +87,7 @@ impl Live {
             input: Some(input),
             output,
             output_closed: None,
-            last_word,
+            last_words,
             flights: Flights::default(),
             stage: Stage::Starting(Instant::now() + options.ready_within),
             answered: 0,
@@ -235,7 +234,7 @@ impl Live {
             Ok(status) => (describe(*status), status.code().is_some()),
             Err(error) => (format!("cannot be awaited: {error}"), false),
         };
-        let last_word = self.last_word.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last_word = self.last_words.line();
         let died = if by_itself && !last_word.is_empty() {
             format!("the child died: {how}; it last said: {last_word}")
         } else {

@@ -1,10 +1,11 @@
-//! Agents in any language: long-lived children that speak JSON lines over standard input and output.
+//! Agents in any language: long-lived children that speak JSON lines over standard input and output, or a child for each task.
 //!
-//! The protocol is in `docs/process-agents.md`. A pool of children serves one agent; each is started for the first task that comes
-//! to it, takes up to `slots` tasks at once, and stays.
+//! Both are in `docs/process-agents.md`. A pool of long-lived children serves one agent ([`ProcessAgent`]); each is started for the
+//! first task that comes to it, takes up to `slots` tasks at once, and stays. A child for one task ([`OnceAgent`]) reads the payload
+//! and writes the result.
 //!
-//! - *It guarantees* that a run that was called off, or is out of time, has no process behind it 500 ms later: the child is asked
-//!   (`{"cancel":…}`), then its process group gets SIGTERM, then SIGKILL. That a child does not outlive the worker, however the
+//! - *It guarantees* that a run that was called off, or is out of time, has no process behind it 500 ms later: a long-lived child is
+//!   asked (`{"cancel":…}`), then its process group gets SIGTERM, then SIGKILL. That a child does not outlive the worker, however the
 //!   worker ends. That a payload, whatever it holds, is one line and never a word of a command: no shell is involved.
 //! - *It refuses* what is not of the protocol: a child that prints anything else on standard output is ended, and says so.
 //! - *On a child's death* the task in hand has failed (and counts). A child that cannot be started is this machine's trouble and
@@ -17,6 +18,9 @@ mod child;
 mod flights;
 mod lines;
 mod live;
+mod once;
+#[cfg(test)]
+mod once_tests;
 mod pool;
 mod seat;
 #[cfg(test)]
@@ -38,6 +42,8 @@ use tokio_util::task::TaskTracker;
 use super::{Context, Handler, Outcome, Running};
 use pool::Pool;
 
+pub use once::OnceAgent;
+
 /// How long all children together may take to end once the worker has ended.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
@@ -52,9 +58,9 @@ pub struct ProcessOptions {
     pub env: BTreeMap<String, String>,
     /// How many children at most.
     pub children: usize,
-    /// How many tasks one child takes at once.
+    /// How many tasks one long-lived child takes at once.
     pub slots: usize,
-    /// How long a child may take to say that it is ready.
+    /// How long a long-lived child may take to say that it is ready.
     pub ready_within: Duration,
 }
 
@@ -104,6 +110,12 @@ impl Children {
             self.tasks.spawn_on(seat.serve(self.stop.clone()), &self.runtime);
         }
         ProcessAgent { pool }
+    }
+
+    /// A handler that starts a child for each task, on this thread.
+    #[must_use]
+    pub fn once(&self, name: &AgentName, options: ProcessOptions) -> OnceAgent {
+        OnceAgent::new(self, name, options)
     }
 }
 
