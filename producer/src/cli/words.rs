@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidemill_common::config::duration;
 use tidemill_common::history::{DeadReason, PastError};
+use tidemill_common::store::Pausable;
 use tidemill_common::task::Task;
 use tidemill_producer::{State, Status, TaskId};
 
@@ -192,6 +193,12 @@ pub(crate) fn gate(name: &str, agent: &str) -> String {
             key
         );
     }
+    if let Some(what) = name.strip_prefix("p/").and_then(Pausable::from_field) {
+        let what = printable(&what.to_string());
+        return format!(
+            "Gate {shown}: {what} is paused. It goes on when that is resumed, or the pause's time is over."
+        );
+    }
     let rule = name.get(2..).map_or_else(|| shown.clone(), rule);
     match name.get(..2) {
         Some("s/") => {
@@ -255,6 +262,9 @@ mod tests {
             ("want:*", "alone"),
             ("order:{x}", "\"{x}\""),
             ("s/*/", "all tasks"),
+            ("p/*", "everything is paused"),
+            ("p/q/slow", "queue slow is paused"),
+            ("p/x", "holds it back"),
             ("s/at/gpt4/a/b", "agent gpt4, tenant a/b"),
             ("r/qa/default/gpt4", "queue default, agent gpt4"),
             ("lock:x\u{1b}", "lock:x\\u{1b}"),
