@@ -14,8 +14,10 @@ use tidemill_common::envelope::{self, Sealed};
 use tidemill_common::history::DeadReason;
 use tidemill_common::name::{QueueName, TaskId};
 use tidemill_common::state::State;
-use tidemill_common::store::{ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Filter, Found, Source};
-use tidemill_common::task::{NewTask, Priority};
+use tidemill_common::store::{
+    self, ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Filter, Found, Source,
+};
+use tidemill_common::task::{NewTask, Priority, Task};
 
 use crate::client::{Client, firmly};
 use crate::error::Error;
@@ -262,12 +264,27 @@ impl Client {
         }
     }
 
-    async fn replay_patched(&self, id: &TaskId, delay: Duration, patch: &serde_json::Value) -> Result<Done, Error> {
-        let Some(envelope) = firmly(|| self.store().envelope(id)).await? else { return Ok(Done::NotInState) };
-        let Ok(mut task) = envelope::open(id.clone(), &envelope) else { return Ok(Done::Unfit) };
+    /// A task as it was handed in, with its payload: while it waits, runs or is dead. None when there is no such one.
+    ///
+    /// # Errors
+    /// When Redis does not answer; [`store::Error::Reply`] when what it has cannot be read.
+    pub async fn task(&self, id: &TaskId) -> Result<Option<Task>, Error> {
+        let Some(envelope) = firmly(|| self.store().envelope(id)).await? else { return Ok(None) };
+        let unreadable = |e: envelope::Error| store::Error::Reply { op: "envelope", what: e.to_string() };
+        let mut task = envelope::open(id.clone(), &envelope).map_err(unreadable)?;
         if task.payload_apart {
             task.payload = firmly(|| self.store().payload(id.as_str())).await?.unwrap_or_default();
         }
+        Ok(Some(task))
+    }
+
+    async fn replay_patched(&self, id: &TaskId, delay: Duration, patch: &serde_json::Value) -> Result<Done, Error> {
+        let task = match self.task(id).await {
+            Ok(Some(task)) => task,
+            Ok(None) => return Ok(Done::NotInState),
+            Err(Error::Store(store::Error::Reply { .. })) => return Ok(Done::Unfit),
+            Err(error) => return Err(error),
+        };
         let Some(payload) = patched(&task.payload, patch) else { return Ok(Done::Unfit) };
         let new = NewTask {
             payload: payload.into(),

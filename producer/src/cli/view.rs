@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidemill_common::envelope;
+use tidemill_common::history::{DeadReason, PastError};
 use tidemill_common::task::Task;
 use tidemill_producer::{Ended, State, Status, TaskId, Waited};
 
@@ -14,9 +15,12 @@ pub(crate) const STATUS_FIELDS: &str =
   agent, queue, priority, tenant   queue to tenant only while the task has not ended, or is dead
   gate              what holds a parked task back
   attempt, losses   runs that counted, runs lost with their worker
+  replays           how often it was replayed after it was dead
   worker, progress  of a running task
-  due_ms, started_ms, ended_ms     server time
+  due_ms, started_ms, ended_ms     server time; due_ms of a scheduled task, also of one that waits for another try
+  reason            why it is dead: attempts, rejected, poison, invalid, never_fits, unknown_agent
   error             why it failed, last time
+  errors            the last five, the newest first: at_ms, attempt, text
   result            what the handler returned, as JSON; or result_text, or result_hex";
 
 /// A result: as JSON if it is that, else as text, else in hexadecimal digits.
@@ -57,12 +61,15 @@ pub(crate) struct StatusView {
     pub(crate) gate: Option<String>,
     pub(crate) attempt: u64,
     pub(crate) losses: u64,
+    pub(crate) replays: u64,
     pub(crate) worker: Option<String>,
     pub(crate) progress: Option<String>,
     pub(crate) due_ms: Option<u64>,
     pub(crate) started_ms: Option<u64>,
     pub(crate) ended_ms: Option<u64>,
+    pub(crate) reason: Option<DeadReason>,
     pub(crate) error: Option<String>,
+    pub(crate) errors: Vec<PastError>,
     #[serde(flatten)]
     pub(crate) result: ResultView,
 }
@@ -96,25 +103,23 @@ impl StatusView {
             gate: status.gate.clone(),
             attempt: status.attempt,
             losses: status.losses,
+            replays: status.replays,
             worker: said(&status.worker),
             progress: said(&status.progress),
             due_ms: time(status.due_ms),
             started_ms: time(status.started_ms),
             ended_ms: time(status.ended_ms),
+            reason: status.reason,
             error: said(error),
+            errors: status.errors.clone(),
             result: ended.map_or_else(ResultView::default, |end| ResultView::of(&end.result)),
         }
     }
 }
 
-/// What a status's header says of its task. The header ends before the part that only workers read; an empty one is put there.
+/// What a status's header says of its task.
 pub(crate) fn head(id: &TaskId, status: &Status) -> Option<Task> {
-    const NO_META: [u8; 3] = [0, 1, 0x80];
-    if status.header.is_empty() {
-        return None;
-    }
-    let whole: Bytes = [&status.header[..], &NO_META].concat().into();
-    envelope::open(id.clone(), &whole).ok()
+    if status.header.is_empty() { None } else { envelope::head(id.clone(), &status.header).ok() }
 }
 
 /// What waiting for one task came to.
