@@ -31,6 +31,7 @@ mod bulk;
 mod client;
 mod error;
 mod many;
+mod operate;
 mod receipt;
 mod wait;
 mod waits;
