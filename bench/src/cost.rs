@@ -17,7 +17,11 @@ pub(crate) async fn run(rounds: usize) -> Result<()> {
     println!("bare     batch  64: {:.1} us/task for XADD, XREADGROUP, XACK and XDEL", bare(rounds).await?);
     let lab = Lab::start().await?;
     let worker = WorkerId::incarnate("cost")?;
-    let lease = Lease { lease: Duration::from_secs(3_600), sweep_hold: Duration::from_secs(1) };
+    let lease = Lease {
+        lease: Duration::from_secs(3_600),
+        sweep_hold: Duration::from_secs(1),
+        unknown_agent_after: Duration::ZERO,
+    };
     lab.store.renew(&worker, lease, Some(&[]), false).await?;
     let (mut claims, mut settles) = (0, 0);
     for batch in [1_u32, 16, 64, 256] {

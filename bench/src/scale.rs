@@ -55,7 +55,11 @@ impl Side {
     async fn start(waiting: usize) -> Result<Self> {
         let lab = Lab::start().await?;
         let worker = WorkerId::incarnate("scale")?;
-        let lease = Lease { lease: Duration::from_secs(7_200), sweep_hold: Duration::from_secs(1) };
+        let lease = Lease {
+            lease: Duration::from_secs(7_200),
+            sweep_hold: Duration::from_secs(1),
+            unknown_agent_after: Duration::ZERO,
+        };
         lab.store.renew(&worker, lease, Some(&[]), false).await?;
         let dead = WorkerId::incarnate("dead")?;
         // All scripts of a millisecond and more.
@@ -66,7 +70,11 @@ impl Side {
     /// The dead worker's deliveries first, then the line, the schedule and the crowd.
     async fn filled(mut self, waiting: usize) -> Result<Self> {
         let store = self.lab.store.clone();
-        let lease = Lease { lease: Duration::from_secs(7_200), sweep_hold: Duration::from_secs(1) };
+        let lease = Lease {
+            lease: Duration::from_secs(7_200),
+            sweep_hold: Duration::from_secs(1),
+            unknown_agent_after: Duration::ZERO,
+        };
         store.renew(&self.dead, lease, Some(&[]), false).await?;
         fill(&store, waiting / 20, "doomed", |t| t.priority(Priority::Urgent)).await?;
         let mut sequence = 0;
@@ -145,7 +153,11 @@ impl Side {
 
     /// The dead worker's lease ends, and all it had is taken back; how many that were.
     async fn bury(&self) -> Result<u64> {
-        let lease = Lease { lease: Duration::from_millis(1), sweep_hold: Duration::from_secs(1) };
+        let lease = Lease {
+            lease: Duration::from_millis(1),
+            sweep_hold: Duration::from_secs(1),
+            unknown_agent_after: Duration::ZERO,
+        };
         self.lab.store.renew(&self.dead, lease, None, false).await?;
         tokio::time::sleep(Duration::from_millis(5)).await;
         let mut all = 0;

@@ -60,7 +60,7 @@ for i = 1, n do
   else
     local ok, start, attempt, _, prio, flags, marks, src, entry, at = pcall(unpack_, ROW_HEAD, row, 9)
     local who = ok and tail_of(row, at, marks)
-    seen[id], gone[#gone + 1] = true, id
+    seen[id], LEFT[id], gone[#gone + 1] = true, true, id
     if not who then quarantine(id) out[i] = '!'
     else
       local key = src == 'q' and stream_of(who[1], prio) or src == 'f' and FIRST or LINE

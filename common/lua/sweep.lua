@@ -1,7 +1,7 @@
 -- sweep: upkeep by whoever holds it; safe on all workers at once. scheduled -> queued, waiting -> expired, old dead dropped; rings
 -- when work waits and somebody sleeps (a ring may have been lost with a process). Names a worker whose lease has run out, also to
 -- those who do not hold it: the holder may have died with it.
--- ARGV: worker | ms the sweep may be held | lease ms | most
+-- ARGV: worker | ms the sweep may be held | lease ms | most | ms after which tasks of an agent that nobody knows are dead, 0: never
 -- Reply: held (0/1) | now | next due ms | expired worker or '' | full (1: call again) | ms of the next slot of a schedule, 0: none
 --   | (name, slot ms, schedule)* of those whose slot has come
 local me, most = ARGV[1], tonumber(ARGV[4])
@@ -15,6 +15,7 @@ call('HSET', B .. ':sweep', 'holder', me, 'until', num(now + tonumber(ARGV[2])),
 local promoted = promote(most)
 local expired = expire(most)
 drop_old_dead(16)
+unknown_agents(tonumber(ARGV[5]))
 local dead = lost()
 local due, all_held = next_due(), pauses()['*']
 if all_held then due = 0 end

@@ -127,7 +127,9 @@ fn one() -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The pattern cannot be read.
-    #[error("{pattern:?} is no cron pattern: {why}; for instance `30 2 * * *`, `*/15 * * * * *` (with seconds), `@hourly`")]
+    #[error(
+        "{pattern:?} is no cron pattern: {why}; for instance `30 2 * * *`, `*/15 * * * * *` (with seconds), `@hourly`"
+    )]
     Pattern {
         /// What was given.
         pattern: String,

@@ -93,7 +93,8 @@ fn what_is_wrong_is_said() {
     assert!(wrong("61 * * * *", "UTC").contains("is no cron pattern"));
     assert!(wrong("0 0 30 2 *", "UTC").contains("never comes"));
     assert!(wrong("0 0 * * *", "Europe/Atlantis").contains("is no time zone"));
-    let bad = Schedule { task: Template { max_attempts: 0, ..schedule("@daily", "UTC").task }, ..schedule("@daily", "UTC") };
+    let bad =
+        Schedule { task: Template { max_attempts: 0, ..schedule("@daily", "UTC").task }, ..schedule("@daily", "UTC") };
     assert!(bad.check(now).is_err());
     assert_eq!(schedule("@daily", "UTC").check(now), Ok(at("2026-01-02T00:00:00Z")));
 }

@@ -75,7 +75,9 @@ pub enum Error {
     #[error(transparent)]
     Schedule(#[from] tidemill_common::schedule::Error),
     /// The deployment has as many schedules as it may have.
-    #[error("there are {most} schedules, which is as many as there may be: delete one, or let one task do the work of several")]
+    #[error(
+        "there are {most} schedules, which is as many as there may be: delete one, or let one task do the work of several"
+    )]
     TooManySchedules {
         /// How many there may be.
         most: usize,

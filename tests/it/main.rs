@@ -10,6 +10,7 @@ mod model;
 mod rates;
 mod retention;
 mod schedules;
+mod unknown_agent;
 
 use tidemill_tests::server::{self, Reply};
 

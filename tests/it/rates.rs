@@ -29,7 +29,11 @@ async fn play(edits: &[Edit], steps: &[Step]) -> Vec<usize> {
     let options = RedisOptions { url: server.url(), ..RedisOptions::default() };
     let store = Store::connect_edited(&options, edits).await.unwrap();
     let (agent, worker): (AgentName, _) = ("a".parse().unwrap(), WorkerId::incarnate("w").unwrap());
-    let lease = Lease { lease: Duration::from_secs(3_600), sweep_hold: Duration::from_secs(1) };
+    let lease = Lease {
+        lease: Duration::from_secs(3_600),
+        sweep_hold: Duration::from_secs(1),
+        unknown_agent_after: Duration::ZERO,
+    };
     store.renew(&worker, lease, Some(std::slice::from_ref(&agent)), true).await.unwrap();
     let (mut got, mut revision, mut sequence) = (Vec::new(), 0, 0);
     for step in steps {

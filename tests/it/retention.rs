@@ -42,7 +42,11 @@ async fn the_held_do_not_keep_the_old_dead_from_leaving() {
     let options = RedisOptions { url: server.url(), ..RedisOptions::default() };
     let store = Store::connect_with(&options, Clock::Key).await.unwrap();
     let (agent, worker): (AgentName, _) = ("a".parse().unwrap(), WorkerId::incarnate("w").unwrap());
-    let lease = Lease { lease: Duration::from_secs(86_400 * 365), sweep_hold: Duration::from_secs(1) };
+    let lease = Lease {
+        lease: Duration::from_secs(86_400 * 365),
+        sweep_hold: Duration::from_secs(1),
+        unknown_agent_after: Duration::ZERO,
+    };
     store.renew(&worker, lease, Some(std::slice::from_ref(&agent)), true).await.unwrap();
 
     let task = || NewTask::new(agent.clone(), "1").max_attempts(1);

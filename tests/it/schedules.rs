@@ -11,7 +11,11 @@ use tidemill_common::task::{Meta, Priority};
 use tidemill_tests::lab::{Lab, Payload};
 use tidemill_tests::server::{self, Server};
 
-const LEASE: Lease = Lease { lease: Duration::from_secs(86_400 * 365), sweep_hold: Duration::from_secs(1) };
+const LEASE: Lease = Lease {
+    lease: Duration::from_secs(86_400 * 365),
+    sweep_hold: Duration::from_secs(1),
+    unknown_agent_after: Duration::ZERO,
+};
 
 fn schedule(cron: &str, zone: &str) -> Schedule {
     Schedule {
@@ -105,10 +109,9 @@ async fn pass(fleet: &Fleet, schedule: &Schedule, from: &str, to: &str) -> Vec<u
 
 #[tokio::test]
 async fn three_replicas_fire_a_daily_slot_once_a_day_over_both_changes_of_the_clocks() {
-    for (from, to, slots) in [
-        ("2026-03-27T12:00:00Z", "2026-03-31T12:00:00Z", 4),
-        ("2026-10-23T12:00:00Z", "2026-10-27T12:00:00Z", 4),
-    ] {
+    for (from, to, slots) in
+        [("2026-03-27T12:00:00Z", "2026-03-31T12:00:00Z", 4), ("2026-10-23T12:00:00Z", "2026-10-27T12:00:00Z", 4)]
+    {
         let fleet = Fleet::new(from).await;
         let daily = schedule("30 2 * * *", "Europe/Berlin");
         let fired = pass(&fleet, &daily, from, to).await;
@@ -169,14 +172,19 @@ async fn a_leader_that_is_killed_at_the_slot_costs_none_and_doubles_none() {
     let mut workers: Vec<_> = (0..3).map(|n| lab.worker(&format!("w{n}"))).collect();
     let each_second = Schedule {
         missed: Missed::All,
-        task: Template { agent: "ledger".parse().unwrap(), payload: Payload::sleep(1).task().payload, ..schedule("", "").task },
+        task: Template {
+            agent: "ledger".parse().unwrap(),
+            payload: Payload::sleep(1).task().payload,
+            ..schedule("", "").task
+        },
         ..schedule("* * * * * *", "UTC")
     };
     let began = lab.counts().await.now_ms;
     let first = each_second.check(began).unwrap();
     lab.store().set_schedule(&each_second, Some(first)).await.unwrap();
     let patience = Duration::from_secs(40);
-    lab.until("it has fired", patience, async || (lab.ledger().starts() > 1).then_some(()).ok_or("not yet".into())).await;
+    lab.until("it has fired", patience, async || (lab.ledger().starts() > 1).then_some(()).ok_or("not yet".into()))
+        .await;
     for n in 0..2 {
         // Whoever holds the sweep now: it fires.
         let holder = lab.raw(&["HGET", &lab.key("sweep"), "holder"]).as_str().unwrap_or_default().to_owned();

@@ -22,6 +22,7 @@
 //! # Ok(()) }
 //! ```
 
+mod detect;
 mod error;
 pub mod handler;
 pub mod lone;

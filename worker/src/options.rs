@@ -49,6 +49,8 @@ pub struct Options {
     pub result_ttl: Duration,
     /// Runs, each alone in a process of its own, that a task may kill before it is dead as poison: at least 1.
     pub poison_after: u32,
+    /// Tasks wait so long for an agent that no worker knows, and are dead then, `unknown_agent`; zero: for ever.
+    pub unknown_agent_after: Duration,
     /// This process runs, one at a time, only tasks whose earlier runs were lost; then it ends.
     pub lone: bool,
 }
@@ -65,6 +67,7 @@ impl Default for Options {
             order: Order::Weighted,
             result_ttl: Duration::from_hours(1),
             poison_after: 3,
+            unknown_agent_after: Duration::from_hours(24),
             lone: false,
         }
     }

@@ -14,6 +14,7 @@ use tidemill_common::name::WorkerId;
 use tidemill_common::store::{Error, Fired, Lease, Store, Swept};
 use tokio::sync::watch;
 
+use crate::detect::Detectors;
 use crate::metrics::Metrics;
 use crate::trouble::Trouble;
 
@@ -34,11 +35,14 @@ pub(crate) struct Sweep {
     pub(crate) poison_after: u32,
     pub(crate) metrics: Option<Arc<Metrics>>,
     pub(crate) trouble: Arc<Trouble>,
+    pub(crate) detectors: Detectors,
+    /// It held the sweep at its last look.
+    pub(crate) holds: bool,
 }
 
 impl Sweep {
     /// Sweeps whenever `looks` says that this worker holds the sweep, or is busy. Ends with the sender of `looks`.
-    pub(crate) async fn run(self, mut looks: watch::Receiver<bool>) {
+    pub(crate) async fn run(mut self, mut looks: watch::Receiver<bool>) {
         while looks.wait_for(|looks| *looks).await.is_ok() {
             let pause = match self.once().await {
                 Ok(next_due) => next_due.map_or(self.every, |due| due.clamp(PAUSE_MIN.min(self.every), self.every)),
@@ -47,16 +51,22 @@ impl Sweep {
                     self.every
                 }
             };
+            if self.holds
+                && let Err(error) = self.detectors.look(&self.store, self.metrics.as_ref()).await
+            {
+                self.trouble.tell("counts", &error);
+            }
             tokio::time::sleep(pause).await;
         }
     }
 
     /// All upkeep that is due; when something is due next.
-    async fn once(&self) -> Result<Option<Duration>, Error> {
+    async fn once(&mut self) -> Result<Option<Duration>, Error> {
         for _ in 0..CALLS_MAX {
             let swept = self.store.sweep(&self.me, self.lease).await?;
             let due = [swept.next_due_ms, swept.next_slot_ms].into_iter().filter(|ms| *ms > 0).min();
             let next = due.map(|ms| Duration::from_millis(ms.saturating_sub(swept.now_ms)));
+            self.holds = swept.held;
             let fired = self.fire(&swept).await?;
             match &swept.expired {
                 Some(dead) => self.reclaim(dead).await?,

@@ -44,3 +44,37 @@ local function stepped_back(lease)
     for _, g in ipairs(call('ZRANGEBYSCORE', key, num(now), '+inf', 'LIMIT', 0, 1000)) do call('ZADD', key, num(now), g) end
   end
 end
+
+-- Tasks of agents that no worker has known for `after_` ms are dead. B:nobody  zset: agent by the ms since when that is so.
+local NOBODY, UNKNOWN_PAGE = B .. ':nobody', 32
+local function known_to_somebody(agent)
+  for _, agents in ipairs(call('HVALS', B .. ':wa')) do            -- as many as there are workers
+    if string.find(agents, ',' .. agent .. ',', 1, true) then return true end
+  end
+end
+local function bury_unknown(agent)
+  for _, id in ipairs(call('ZRANGE', L .. 'want:' .. agent, 0, UNKNOWN_PAGE - 1)) do
+    local h, t = stored(id), history(call('HGET', AT, id))
+    if h then
+      lift(h, id)
+      count(h.waits, -1)
+      local text = 'unknown_agent: no worker has known the agent ' .. agent .. ' for too long'
+      note(t, t.attempts, text)
+      remember(id, t)
+      finish(id, { outcome = 'dead', why = UNKNOWN_AGENT, data = text, attempt = t.attempts, losses = t.losses + t.lone, fence = t.fence,
+        start = 0, agent = h.agent, history = true }, h)
+    end
+  end
+end
+local function unknown_agents(after_)
+  for _, agent in ipairs(call('SRANDMEMBER', B .. ':wants', 8)) do
+    if agent ~= '*' then
+      if known_to_somebody(agent) then call('ZREM', NOBODY, agent) else call('ZADD', NOBODY, 'NX', num(now), agent) end
+    end
+  end
+  local old = call('ZRANGE', NOBODY, 0, 7, 'WITHSCORES')
+  for i = 1, #old, 2 do
+    if call('SISMEMBER', B .. ':wants', old[i]) == 0 then call('ZREM', NOBODY, old[i])
+    elseif after_ > 0 and now - tonumber(old[i + 1]) >= after_ and not known_to_somebody(old[i]) then bury_unknown(old[i]) end
+  end
+end

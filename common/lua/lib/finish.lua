@@ -36,7 +36,9 @@ local function finish(id, t, h)
     if has(h.flags, F_BIG) then call('DEL', B .. ':b:' .. id) end
     if h.key ~= '' then key_ended(h, id) end
   end
-  if t.outcome == 'dead' then call('ZADD', DEAD, num(now), id)
+  if t.outcome == 'dead' then
+    call('ZADD', DEAD, num(now), id)
+    count('d:' .. t.why, 1)
   elseif t.history then call('HDEL', AT, id) end
   if not h then return end
   if h.exp > 0 then call('ZREM', X, id) end

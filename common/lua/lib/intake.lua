@@ -25,7 +25,7 @@ local function no_room(h, id, most)
   if most == 0 then return end
   if call('EXISTS', J .. id) == 1 then return 'd' .. id end        -- it is in, and may be what fills the queue
   local full = FULL[h.waits] or tonumber(call('HGET', N, h.waits) or '0') + (deltas[h.waits] or 0)
-  if full >= room(h, most) then return 'f' .. hint(h.waits, full - room(h, most) + 1) end
+  if full >= room(h, most) then count('refused', 1) return 'f' .. hint(h.waits, full - room(h, most) + 1) end
   FULL[h.waits] = full + 1
 end
 -- delay, start deadline and mode; nothing when it cannot be read

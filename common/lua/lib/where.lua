@@ -1,6 +1,7 @@
 -- where: where a task is *is* its state. Returns state, header, and for running its row, for parked what holds it back.
+local LEFT = {}                                                    -- ids whose rows this script is about to delete
 local function where(id)
-  local row = call('HGET', RUN, id)
+  local row = not LEFT[id] and call('HGET', RUN, id)
   if row and row_read(row) then return 'running', stored(id), row end
   local env = call('GETRANGE', J .. id, 0, HEADER_MAX)
   if env == '' then return ENDED[call('GETRANGE', R .. id, 0, 0)] or 'unknown' end

@@ -94,8 +94,9 @@ impl Store {
     /// When Redis does not answer.
     pub async fn tunes(&self) -> Result<Vec<(Tuned, u32)>, Error> {
         let key = self.base.key("tune");
-        let all: std::collections::BTreeMap<String, String> =
-            self.retrying(|| async { self.client.hgetall(key.as_str()).await.map_err(|e| Error::of("tunes", e)) }).await?;
+        let all: std::collections::BTreeMap<String, String> = self
+            .retrying(|| async { self.client.hgetall(key.as_str()).await.map_err(|e| Error::of("tunes", e)) })
+            .await?;
         let one = |(field, most): (&String, &String)| {
             let what = match field.split_once('/') {
                 None => Tuned::All,

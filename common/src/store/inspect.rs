@@ -77,6 +77,15 @@ pub struct Counts {
     pub waiting: BTreeMap<(String, u8), u64>,
     /// Ends so far, by outcome: `done`, `dead`, `cancelled`, `expired`, `quarantined`, `reclaimed`.
     pub ended: BTreeMap<String, u64>,
+    /// How long ago the oldest entry that nobody has read came to its stream, ms, by queue and priority number; a task that was delayed
+    /// counts from when it was due. What is held at a gate is not among them.
+    pub oldest_ms: BTreeMap<(String, u8), u64>,
+    /// What is paused, as [`Pausable::from_field`](super::Pausable::from_field) reads it.
+    pub paused: Vec<String>,
+    /// Deaths so far, by reason.
+    pub deaths: BTreeMap<DeadReason, u64>,
+    /// Tasks that were refused so far since their queue was full.
+    pub refused: u64,
 }
 
 impl Store {
@@ -123,6 +132,14 @@ impl Store {
             now_ms: r.number()?,
             ..Counts::default()
         };
+        let (mut oldest, mut paused) = (r.list()?, r.list()?);
+        while !oldest.is_empty() {
+            let (queue, priority, age) = (oldest.text()?, oldest.number()?, oldest.number()?);
+            counts.oldest_ms.insert((queue, u8::try_from(priority).unwrap_or(0)), age);
+        }
+        while !paused.is_empty() {
+            counts.paused.push(paused.text()?);
+        }
         while !r.is_empty() {
             let field = r.text()?;
             // A count below zero is drift that `doctor` reports; it is shown as none.
@@ -133,6 +150,10 @@ impl Store {
                 }
             } else if let Some(outcome) = field.strip_prefix("o:") {
                 counts.ended.insert(outcome.to_owned(), count);
+            } else if let Some(reason) = field.strip_prefix("d:").and_then(|why| why.as_bytes().first()) {
+                counts.deaths.extend(DeadReason::from_letter(*reason).map(|reason| (reason, count)));
+            } else if field == "refused" {
+                counts.refused = count;
             }
         }
         Ok(counts)

@@ -19,6 +19,8 @@ pub struct Lease {
     pub lease: Duration,
     /// How long the holder of the sweep may stay silent before another takes over.
     pub sweep_hold: Duration,
+    /// After how long tasks of an agent that no worker knows are dead; zero: never.
+    pub unknown_agent_after: Duration,
 }
 
 /// The answer to a renewal.
@@ -125,8 +127,13 @@ impl Store {
     /// # Errors
     /// When Redis does not answer.
     pub async fn sweep(&self, worker: &WorkerId, lease: Lease) -> Result<Swept, Error> {
-        let args: Vec<Value> =
-            vec![worker.as_str().into(), ms(lease.sweep_hold), ms(lease.lease), PAGE.to_string().into()];
+        let args: Vec<Value> = vec![
+            worker.as_str().into(),
+            ms(lease.sweep_hold),
+            ms(lease.lease),
+            PAGE.to_string().into(),
+            ms(lease.unknown_agent_after),
+        ];
         let mut reply = Reply::array("sweep", self.call(|s| &s.sweep, args).await?)?;
         Ok(Swept {
             held: reply.flag()?,

@@ -45,8 +45,8 @@ pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
 pub use operate::{Applied, Cancelled};
 pub use output::{NewPiece, PIECE_BYTES_MAX, Piece, Tail};
 pub use pause::{Pausable, Pause};
-pub use schedule::{Fired, Kept, ScheduleSet, Slot};
 pub use scan::{Filter, Found, Page, Source};
+pub use schedule::{Fired, Kept, ScheduleSet, Slot};
 #[cfg(feature = "test-clock")]
 pub use script::Edit;
 pub use script::{Clock, Script, all_texts, script_of};

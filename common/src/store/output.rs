@@ -108,11 +108,8 @@ impl Tail {
     pub async fn next(&mut self, most: Duration) -> Result<Vec<Piece>, Error> {
         let options = Options { timeout: Some(most + GRACE), max_attempts: Some(1), ..Options::default() };
         let block = Some(u64::try_from(most.as_millis()).unwrap_or(1).max(1));
-        let read: Result<Value, _> = self
-            .client
-            .with_options(&options)
-            .xread(Some(PAGE), block, self.key.as_str(), self.after.as_str())
-            .await;
+        let read: Result<Value, _> =
+            self.client.with_options(&options).xread(Some(PAGE), block, self.key.as_str(), self.after.as_str()).await;
         match read {
             Ok(value) => {
                 let pieces = entries(value);

@@ -127,9 +127,7 @@ impl Store {
         let all: BTreeMap<String, Bytes> =
             self.retrying(|| async { self.client.hgetall(cron.as_str()).await.map_err(of) }).await?;
         let next: Vec<(String, f64)> = self
-            .retrying(|| async {
-                self.client.zrange(slots.as_str(), 0, -1, None, false, None, true).await.map_err(of)
-            })
+            .retrying(|| async { self.client.zrange(slots.as_str(), 0, -1, None, false, None, true).await.map_err(of) })
             .await?;
         let lasts: BTreeMap<String, Bytes> =
             self.retrying(|| async { self.client.hgetall(last.as_str()).await.map_err(of) }).await?;

@@ -203,8 +203,7 @@ impl Scripts {
         } = self;
         [
             submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
-            refresh, pause, schedule, fire, progress, emit, tune,
-            workers, nudge,
+            refresh, pause, schedule, fire, progress, emit, tune, workers, nudge,
         ]
     }
 }

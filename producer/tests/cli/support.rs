@@ -197,7 +197,11 @@ impl Worker {
         let store = Store::connect(&redis).await.unwrap();
         let id = WorkerId::incarnate("test").unwrap();
         let agent: tidemill_producer::AgentName = agent.parse().unwrap();
-        let lease = Lease { lease: Duration::from_secs(60), sweep_hold: Duration::from_secs(60) };
+        let lease = Lease {
+            lease: Duration::from_secs(60),
+            sweep_hold: Duration::from_secs(60),
+            unknown_agent_after: Duration::ZERO,
+        };
         store.renew(&id, lease, Some(std::slice::from_ref(&agent)), false).await.unwrap();
         Self { store, id, sequence: 0, offers: vec![Offer { agent, room: 1000 }] }
     }

@@ -174,7 +174,7 @@ async fn state(lab: &Lab, task: &NewTask) -> Option<State> {
 async fn claim(lab: &Lab, most: u32) -> Claimed {
     let (store, worker) = (lab.store(), WorkerId::incarnate("next").expect("a name"));
     let agent: AgentName = "sleep".parse().expect("a name");
-    let lease = Lease { lease: lab.profile.lease, sweep_hold: lab.profile.sweep };
+    let lease = Lease { lease: lab.profile.lease, sweep_hold: lab.profile.sweep, unknown_agent_after: Duration::ZERO };
     store.renew(&worker, lease, Some(std::slice::from_ref(&agent)), false).await.expect("it begins");
     let offers = [Offer { agent, room: most }];
     let ask = Claim { worker: &worker, sequence: 1, most, lone: false, shares: [most, 0, 0, 0], offers: &offers };

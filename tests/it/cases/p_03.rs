@@ -89,7 +89,11 @@ fn everywhere() -> Vec<NewTask> {
 async fn registers(lab: &Lab, name: &str, most: u32) -> usize {
     let worker = WorkerId::incarnate(name).expect("a name");
     let agent: AgentName = "ledger".parse().expect("a name");
-    let lease = Lease { lease: lab.profile.lease, sweep_hold: lab.profile.sweep };
+    let lease = Lease {
+        lease: lab.profile.lease,
+        sweep_hold: lab.profile.sweep,
+        unknown_agent_after: std::time::Duration::ZERO,
+    };
     lab.store().renew(&worker, lease, Some(std::slice::from_ref(&agent)), false).await.expect("it begins");
     let offers = [Offer { agent, room: most }];
     let claim = Claim { worker: &worker, sequence: 1, most, lone: false, shares: [most, 0, 0, 0], offers: &offers };

@@ -61,7 +61,11 @@ pub enum Answer {
 }
 
 fn lease(ms: u64) -> Lease {
-    Lease { lease: Duration::from_millis(ms), sweep_hold: Duration::from_millis(SWEEP_HOLD_MS) }
+    Lease {
+        lease: Duration::from_millis(ms),
+        sweep_hold: Duration::from_millis(SWEEP_HOLD_MS),
+        unknown_agent_after: Duration::ZERO,
+    }
 }
 
 impl Call {

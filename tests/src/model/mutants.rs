@@ -157,7 +157,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "claim: deadlines are not looked at",
-        edits: &[edit("if exp <= now then return over", "if false then return over")],
+        edits: &[edit("if ends <= now then return over", "if false then return over")],
     },
     Mutant {
         name: "claim: a new earliest due time rings nobody",
@@ -196,7 +196,47 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ends: an idempotency key lives for ever",
-        edits: &[edit("if h.key ~= '' then call('PEXPIRE', key_of(h), num(KEY_MS)) end\n  end", "end")],
+        edits: &[edit(
+            "if call('GETRANGE', key_of(h), 0, 63) == string.format('%-64s', id) then call('PEXPIRE'",
+            "if false then call('PEXPIRE'",
+        )],
+    },
+    Mutant {
+        name: "ends: a key goes with a task that it does not belong to any more",
+        edits: &[edit(
+            "if call('GETRANGE', key_of(h), 0, 63) == string.format('%-64s', id) then call('PEXPIRE'",
+            "if true then call('PEXPIRE'",
+        )],
+    },
+    Mutant {
+        name: "dead: a replayed task keeps its attempts",
+        edits: &[edit(
+            "t.attempts, t.losses, t.lone, t.backs, t.replays = 0, 0, 0, 0, t.replays + 1",
+            "t.replays = t.replays + 1",
+        )],
+    },
+    Mutant {
+        name: "dead: whether a task is dead is not asked",
+        edits: &[edit("if not call('ZSCORE', DEAD, id) then return 'n' end", "if not stored(id) then return 'n' end")],
+    },
+    Mutant {
+        name: "alter: the entry of before counts still",
+        edits: &[edit(
+            "h.gen, h.waits, h.place = (h.gen + 1) % 4294967296, waits_of",
+            "h.gen, h.waits, h.place = h.gen, waits_of",
+        )],
+    },
+    Mutant {
+        name: "claim: what is paused is handed over",
+        edits: &[edit("if what then return gate('p/' .. what)", "if false then return gate('p/' .. what)")],
+    },
+    Mutant {
+        name: "pause: a resumed queue is not looked at",
+        edits: &[edit("or { queue }) do wake_streams(q) end", "or { queue }) do end")],
+    },
+    Mutant {
+        name: "replace: the task of the key runs with the old content as well",
+        edits: &[edit("(was.gen + 1) % 4294967296, delay, ttl", "was.gen, delay, ttl")],
     },
 ];
 

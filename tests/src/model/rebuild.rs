@@ -132,6 +132,9 @@ impl Play<'_> {
         self.w.r.seq = number("seq").max(highest);
         self.w.r.fence = number("fence").max(fences);
         self.w.r.ended.clear();
+        let deaths = old.keys().filter_map(|field| field.strip_prefix("d:"));
+        self.w.r.deaths = deaths.map(|why| (why.as_bytes()[0], number(&format!("d:{why}")))).collect();
+        self.w.r.refused = number("refused");
         self.w.raw(&["DEL"], "n", &[])?;
         let taken = old.keys().filter_map(|field| field.strip_prefix("t:"));
         self.w.r.taken = taken.map(|of| (format!("w:{of}"), number(&format!("t:{of}")))).collect();
@@ -141,6 +144,8 @@ impl Play<'_> {
         let behind: u64 = self.w.r.orders.values().map(|o| o.len() as u64 - 1).sum();
         let ended = self.w.r.ended.iter().map(|(outcome, n)| (format!("o:{outcome}"), *n));
         let mut fields: Vec<(String, u64)> = ended.collect();
+        fields.extend(self.w.r.deaths.iter().map(|(why, n)| (format!("d:{}", char::from(*why)), *n)));
+        fields.push(("refused".into(), self.w.r.refused));
         fields.extend(self.w.r.taken.iter().map(|(of, n)| (format!("t{}", &of[1..]), *n)));
         fields.extend([("seq".into(), self.w.r.seq), ("fence".into(), self.w.r.fence), ("behind".into(), behind)]);
         let waits: BTreeSet<String> = self.w.r.tasks.values().filter(|t| t.waits()).map(Known::waits_field).collect();

@@ -201,6 +201,10 @@ pub struct Reference {
     pub orders: BTreeMap<String, BTreeSet<(u64, String)>>,
     pub queues: BTreeSet<String>,
     pub ended: BTreeMap<&'static str, u64>,
+    /// Deaths, by the letter of the reason.
+    pub deaths: BTreeMap<u8, u64>,
+    /// Refused since their queue was full.
+    pub refused: u64,
     /// Tasks handed over, by the counter of those that wait.
     pub taken: BTreeMap<String, u64>,
     pub waits: BTreeMap<String, Vec<String>>,
@@ -353,6 +357,7 @@ impl Reference {
         };
         let room = if task.priority == Priority::Low { (most * 4 / 5).max(1) } else { most };
         if most > 0 && self.waiting_in(&known.waits_field()) >= room {
+            self.refused += 1;
             return Accepted::Full { retry_after_ms: 0 };
         }
         if let Some(key) = key {
@@ -375,6 +380,9 @@ impl Reference {
             _ => "expired",
         };
         self.count(outcome, 1);
+        if end.letter == b'x' {
+            *self.deaths.entry(end.why).or_default() += 1;
+        }
         for client in self.waits.remove(id).unwrap_or_default() {
             self.woken.entry(client).or_default().push(id.to_owned());
         }

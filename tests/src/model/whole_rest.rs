@@ -71,6 +71,8 @@ fn counters(r: &Reference, s: &Snapshot) -> Verdict {
     let behind = r.orders.values().map(|o| o.len() as u64 - 1).sum();
     let numbers = [("seq".to_owned(), r.seq), ("fence".to_owned(), r.fence), ("behind".to_owned(), behind)];
     let taken = r.taken.iter().map(|(field, n)| (format!("t{}", &field[1..]), *n));
+    let deaths = r.deaths.iter().map(|(why, n)| (format!("d:{}", char::from(*why)), *n));
+    let numbers = numbers.into_iter().chain(deaths).chain([("refused".to_owned(), r.refused)]);
     let all = waits.into_iter().chain(taken).chain(ended).chain(numbers).filter(|(_, n)| *n > 0);
     same("counters", &found, &all.map(|(field, n)| (field, n.to_string())).collect())
 }

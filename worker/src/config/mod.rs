@@ -60,6 +60,8 @@ pub(crate) struct Section {
     result_ttl: Duration,
     poison_after: u32,
     #[serde(with = "duration")]
+    unknown_agent_after: Duration,
+    #[serde(with = "duration")]
     pub(crate) connect_within: Duration,
 }
 
@@ -171,6 +173,7 @@ impl Config {
             order: w.order,
             result_ttl: w.result_ttl,
             poison_after: w.poison_after,
+            unknown_agent_after: w.unknown_agent_after,
             lone: false,
         }
     }

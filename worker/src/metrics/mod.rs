@@ -12,7 +12,9 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use prometheus::{Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 use tidemill_common::store::Fired;
 use tidemill_common::task::{Priority, Task};
 
@@ -43,6 +45,7 @@ pub struct Metrics {
     claim_seconds: Histogram,
     reclaims: IntCounter,
     slots: IntCounterVec,
+    detected: IntGaugeVec,
     lease_lost: IntCounter,
     last_poll: Gauge,
     redis_errors: IntCounterVec,
@@ -88,6 +91,14 @@ impl Metrics {
         for result in table::RESULTS {
             settled.with_label_values(&[result]);
         }
+        let slots = make.counters(table::SCHEDULE_SLOTS);
+        for result in table::SLOT_RESULTS {
+            slots.with_label_values(&[result]);
+        }
+        let detected = make.gauges(table::DETECTED);
+        for detector in table::DETECTORS {
+            detected.with_label_values(&[detector]).set(0);
+        }
         make.gauges(table::BUILD_INFO).with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         // Memory, open files and CPU time of this process, under the names that every dashboard knows.
         if let Err(error) = registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self())) {
@@ -109,7 +120,8 @@ impl Metrics {
             batches: make.histograms(table::CLAIM_BATCH_SIZE, BATCH_BUCKETS).with_label_values(&none),
             claim_seconds: make.histograms(table::CLAIM_DURATION, CLAIM_BUCKETS).with_label_values(&none),
             reclaims: single(table::RECLAIMS),
-            slots: make.counters(table::SCHEDULE_SLOTS),
+            slots,
+            detected,
             lease_lost: single(table::LEASE_LOST),
             last_poll: make.float_gauge(table::LAST_POLL),
             redis_errors: make.counters(table::REDIS_ERRORS),
@@ -167,6 +179,10 @@ impl Metrics {
         };
         self.slots.with_label_values(&[result]).inc();
     }
+    /// A detector has found something, or finds it no more.
+    pub fn detected(&self, detector: &'static str, found: bool) {
+        self.detected.with_label_values(&[detector]).set(i64::from(found));
+    }
     /// Redis did not answer, or refused.
     pub fn redis_error(&self, op: &'static str, reason: &'static str) {
         self.redis_errors.with_label_values(&[op, reason]).inc();
@@ -211,6 +227,9 @@ impl Maker<'_> {
     }
     fn float_gauge(&self, m: Metric) -> Gauge {
         self.register(Gauge::with_opts(Opts::new(m.name, m.help)))
+    }
+    fn float_gauges(&self, m: Metric) -> prometheus::GaugeVec {
+        self.register(prometheus::GaugeVec::new(Opts::new(m.name, m.help), m.labels))
     }
     fn histograms(&self, m: Metric, buckets: &[f64]) -> HistogramVec {
         self.register(HistogramVec::new(HistogramOpts::new(m.name, m.help).buckets(buckets.to_vec()), m.labels))

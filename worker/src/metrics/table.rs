@@ -70,6 +70,16 @@ metrics! {
         "Always 1; the label is what matters."
     QUEUE_TASKS Gauge "tidemill_queue_tasks" ["queue", "priority"]
         "Cluster-wide: tasks that have not started, whatever they wait for."
+    QUEUE_OLDEST Gauge "tidemill_queue_oldest_task_age_seconds" ["queue", "priority"]
+        "Cluster-wide: since when the oldest task that could run waits unread; a delayed one counts from when it was due."
+    QUEUE_PAUSED Gauge "tidemill_queue_paused" ["queue"]
+        "Cluster-wide: 1 for each queue that an operator has paused, or that a pause of everything holds."
+    DEAD_LETTERS Counter "tidemill_dead_letters_total" ["reason"]
+        "Cluster-wide: tasks that died, by why, since the data began."
+    SUBMITS_REFUSED Counter "tidemill_submits_refused_total" []
+        "Cluster-wide: tasks that were refused since their queue was full, since the data began."
+    DETECTED Gauge "tidemill_detected" ["detector"]
+        "1 while a detector of this process's sweep has found something; events and logs say what."
     TASKS Gauge "tidemill_tasks" ["state"]
         "Cluster-wide: tasks that run, are not due yet, are held at a gate, or are dead and kept."
     WORKERS Gauge "tidemill_workers" []
@@ -81,8 +91,23 @@ metrics! {
 /// Ends of a handler's run; what else comes is `other`.
 pub const OUTCOMES: [&str; 6] = ["done", "retry", "throttled", "dead", "cut", OTHER];
 /// What settling a delivery did.
-pub const RESULTS: [&str; 11] =
-    ["done", "retry", "throttled", "released", "dead", "cancelled", "expired", "already", "stale", "gone", "quarantined"];
+pub const RESULTS: [&str; 11] = [
+    "done",
+    "retry",
+    "throttled",
+    "released",
+    "dead",
+    "cancelled",
+    "expired",
+    "already",
+    "stale",
+    "gone",
+    "quarantined",
+];
+/// What became of a slot of a schedule.
+pub const SLOT_RESULTS: [&str; 4] = ["fired", "left_out", "overlap", "refused"];
+/// What a sweep looks for.
+pub const DETECTORS: [&str; 4] = ["backlog", "dead_letters", "reclaims", "unknown_agent"];
 /// Ends of a task.
 pub const ENDS: [&str; 5] = ["done", "dead", "cancelled", "expired", "quarantined"];
 /// What stands for everything outside a closed set.

@@ -23,6 +23,8 @@ fn full() -> String {
         running: 1,
         workers: 2,
         waiting: BTreeMap::from([(("default".to_owned(), 20), 7)]),
+        oldest_ms: BTreeMap::from([(("default".to_owned(), 20), 1_500)]),
+        paused: vec!["q/default".to_owned()],
         ended: BTreeMap::from([("done".to_owned(), 9), ("unheard of".to_owned(), 1)]),
         ..Counts::default()
     };
@@ -41,6 +43,8 @@ fn every_metric_of_the_table_is_there_and_no_other() {
         "tidemill_queue_tasks{priority=\"urgent\",queue=\"default\"} 7",
         "tidemill_tasks{state=\"running\"} 1",
         "tidemill_workers 2",
+        "tidemill_queue_oldest_task_age_seconds{priority=\"urgent\",queue=\"default\"} 1.5",
+        "tidemill_queue_paused{queue=\"default\"} 1",
         "tidemill_tasks_ended_total{outcome=\"done\"} 9",
         "tidemill_redis_up 1",
         "tidemill_redis_reconnects_total 2",

@@ -133,14 +133,8 @@ fn gather(runs: &mut HashMap<Fence, Gathered>, word: Word) {
     }
 }
 
-async fn write(
-    store: &Store,
-    trouble: &Trouble,
-    runs: &mut HashMap<Fence, Gathered>,
-    events: &UnboundedSender<Event>,
-) {
-    let batch: Vec<NewPiece> =
-        runs.iter().filter_map(|(fence, run)| run.piece(*fence)).take(BATCH_MAX).collect();
+async fn write(store: &Store, trouble: &Trouble, runs: &mut HashMap<Fence, Gathered>, events: &UnboundedSender<Event>) {
+    let batch: Vec<NewPiece> = runs.iter().filter_map(|(fence, run)| run.piece(*fence)).take(BATCH_MAX).collect();
     if batch.is_empty() {
         return;
     }

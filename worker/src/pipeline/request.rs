@@ -12,6 +12,7 @@ use super::claim::Ask;
 use super::settle::Batch;
 use super::stop::Phase;
 use super::{Event, Pipeline};
+use crate::detect::Detectors;
 use crate::sweep::Sweep;
 use crate::trouble::pause;
 
@@ -41,7 +42,11 @@ impl Pipeline {
     }
 
     fn lease_times(&self) -> store::Lease {
-        store::Lease { lease: self.options.lease, sweep_hold: self.options.sweep * 2 }
+        store::Lease {
+            lease: self.options.lease,
+            sweep_hold: self.options.sweep * 2,
+            unknown_agent_after: self.options.unknown_agent_after,
+        }
     }
 
     pub(super) fn claim(&self, ask: Ask, began: Instant) {
@@ -124,6 +129,8 @@ impl Pipeline {
             poison_after: self.options.poison_after,
             metrics: self.metrics.clone(),
             trouble: Arc::clone(&self.trouble),
+            detectors: Detectors::default(),
+            holds: false,
         };
         let (holds, scope) = (self.sweeps.subscribe(), self.scope.clone());
         self.tracker.spawn(async move { scope.run_until_cancelled_owned(Box::pin(sweep.run(holds))).await });

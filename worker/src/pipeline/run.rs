@@ -27,9 +27,9 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use super::{Event, output};
 use super::crew::Crew;
 use super::stage::{Ended, Finished, Running};
+use super::{Event, output};
 use crate::handler::{Context, Outcome};
 use crate::metrics::Metrics;
 

@@ -22,7 +22,11 @@ async fn claim_as(lab: &Lab, worker: &WorkerId, sequence: u64, agent: &str) -> C
 /// A task whose run is lost with its worker.
 async fn lose_once(lab: &Lab, agent: &str) {
     let dead = WorkerId::incarnate("dead").unwrap();
-    let lease = Lease { lease: Duration::from_millis(1), sweep_hold: Duration::from_millis(1) };
+    let lease = Lease {
+        lease: Duration::from_millis(1),
+        sweep_hold: Duration::from_millis(1),
+        unknown_agent_after: Duration::ZERO,
+    };
     lab.store.renew(&dead, lease, Some(&[name(agent)]), false).await.unwrap();
     assert_eq!(claim_as(lab, &dead, 1, agent).await.deliveries.len(), 1);
     // "Nothing to do" is also what is said of a lease that has not run out.
