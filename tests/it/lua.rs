@@ -116,6 +116,7 @@ fn every_script_says_what_it_may_and_asks_nothing_that_grows() {
         // The counters are as many as there are queues and priorities, which are bounded; so are pauses, by pause.lua.
         let bounded = text.replace("'HGETALL', N", "").replace("'HGETALL', PAUSED", "");
         let bounded = bounded.replace("'HGETALL', B .. ':tune'", "");
+        let bounded = bounded.replace("'HKEYS', B .. ':paused'", "");
         // As many as there are workers; asked only when a task waits for an agent that nobody offers.
         let bounded = bounded.replace("'HVALS', B .. ':wa'", "");
         // A page of keys a call.

@@ -6,6 +6,7 @@
 mod b_01;
 mod b_03;
 mod d_01;
+mod d_02;
 mod g_01;
 mod g_02;
 mod kill;
@@ -13,6 +14,7 @@ mod l_01;
 mod l_02;
 mod m_01;
 mod m_02;
+mod p_02;
 mod p_03;
 mod r_01;
 mod r_02;
@@ -21,6 +23,7 @@ mod r_07;
 mod s_01;
 mod s_02;
 mod s_03;
+mod s_04;
 
 use std::time::Duration;
 

@@ -65,13 +65,13 @@ impl Worker {
 
     /// A page of its admin listener, head and body.
     pub(crate) fn get(&self, path: &str) -> Option<String> {
-        use std::io::Write as _;
-        let host = self.admin.strip_prefix("http://")?;
-        let mut stream = std::net::TcpStream::connect(host).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        ask(self.admin.strip_prefix("http://")?, path)
+    }
+
+    /// What it answers to this request, word for word.
+    pub(crate) fn request(&self, request: &str) -> String {
+        let host = self.admin.strip_prefix("http://").unwrap();
+        send(host, request).unwrap()
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -82,6 +82,20 @@ impl Worker {
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         ended(&mut self.child).await
     }
+}
+
+/// A page of an address, head and body.
+pub(crate) fn ask(host: &str, path: &str) -> Option<String> {
+    send(host, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+}
+
+fn send(host: &str, request: &str) -> Option<String> {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(host).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }
 
 impl Drop for Worker {
