@@ -45,4 +45,5 @@ pub use tidemill_common::name::{AgentName, QueueName, TaskId};
 pub use tidemill_common::retry::RetryPolicy;
 pub use tidemill_common::state::State;
 pub use tidemill_common::store::{Applied, Cancelled, Counts, RedisOptions, Status};
-pub use tidemill_common::task::{Invalid, Keep, Meta, NewTask, Priority};
+pub use tidemill_common::task::{Invalid, Keep, Meta, NewTask, Priority, Task};
+pub use tidemill_payloads as payloads;

@@ -14,7 +14,9 @@ use tidemill_common::envelope::{self, Sealed};
 use tidemill_common::history::DeadReason;
 use tidemill_common::name::{QueueName, TaskId};
 use tidemill_common::state::State;
-use tidemill_common::store::{ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Filter, Found, Source};
+use tidemill_common::store::{
+    ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Error as StoreError, Filter, Found, Source,
+};
 use tidemill_common::task::{NewTask, Priority};
 
 use crate::client::{Client, firmly};
@@ -263,13 +265,16 @@ impl Client {
     }
 
     async fn replay_patched(&self, id: &TaskId, delay: Duration, patch: &serde_json::Value) -> Result<Done, Error> {
-        let Some(envelope) = firmly(|| self.store().envelope(id)).await? else { return Ok(Done::NotInState) };
-        let Ok(mut task) = envelope::open(id.clone(), &envelope) else { return Ok(Done::Unfit) };
-        if task.payload_apart {
-            task.payload = firmly(|| self.store().payload(id.as_str())).await?.unwrap_or_default();
-        }
+        let task = match self.task(id).await {
+            Ok(Some(task)) => task,
+            Ok(None) => return Ok(Done::NotInState),
+            Err(Error::Store(StoreError::Envelope(_))) => return Ok(Done::Unfit),
+            Err(error) => return Err(error),
+        };
         let Some(payload) = patched(&task.payload, patch) else { return Ok(Done::Unfit) };
         let new = NewTask {
+            // Not a new one: what is encrypted is bound to it.
+            id: id.clone(),
             payload: payload.into(),
             queue: task.queue.clone(),
             tenant: task.tenant.clone(),
@@ -285,6 +290,7 @@ impl Client {
             ..NewTask::new(task.agent.clone(), "")
         };
         self.check(&new)?;
+        let new = self.encode(new).await?;
         let sealed: Sealed = envelope::seal(&new).map_err(tidemill_common::store::Error::from)?;
         let verbs = [(id.clone(), DeadVerb::Replay { delay, patch: Some(sealed) })];
         let done = firmly(|| self.store().dead(&verbs)).await?;

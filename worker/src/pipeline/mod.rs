@@ -34,6 +34,7 @@ mod drive;
 mod ear;
 mod lease;
 mod own;
+mod payload;
 mod progress;
 mod request;
 mod run;
@@ -50,6 +51,7 @@ use tidemill_common::name::{Fence, WorkerId};
 use tidemill_common::store::{
     self, Accepted, Claimed, Clock, Error as StoreError, Heard, OwnedDelivery, RedisOptions, Renewed, Settled as How,
 };
+use tidemill_payloads::Payloads;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -77,6 +79,7 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
     pub(crate) metrics: Option<Arc<Metrics>>,
     pub(crate) program: Option<Program>,
+    pub(crate) payloads: Arc<Payloads>,
     pub(crate) pulse: Arc<Pulse>,
 }
 
