@@ -11,8 +11,9 @@ use tidemill_common::{envelope, frame};
 
 use crate::codec::{Codec, Encoded, Facts, Part};
 use crate::compress::Zstd;
+use crate::encrypt::XChaCha20;
 use crate::error::Error;
-use crate::keys::{KEY_BYTES, Key};
+use crate::keys::{KEY_BYTES, Key, KeyRing};
 use crate::store::{Store, hex};
 
 /// How much longer than a payload what is stored of it may be: nonces, tags, frames.
@@ -54,7 +55,8 @@ impl Default for Payloads {
     fn default() -> Self {
         Self {
             chain: Vec::new(),
-            known: vec![Arc::new(Zstd::default())],
+            // The cipher without keys is here to say which one is missing.
+            known: vec![Arc::new(Zstd::default()), Arc::new(XChaCha20::new(KeyRing::new(), ""))],
             stores: Vec::new(),
             put: None,
             fingerprint: None,
