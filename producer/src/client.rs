@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidemill_common::book::Book;
-use tidemill_common::envelope;
 use tidemill_common::name::TaskId;
-use tidemill_common::state::State;
-use tidemill_common::store::{self, Accepted, Applied, Cancelled, Counts, RedisOptions, Status, Store};
-use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX, Priority, Task};
+use tidemill_common::store::{self, Accepted, Applied, Cancelled, Counts, RedisOptions, Store};
+use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX, Priority};
 use tidemill_payloads::Payloads;
 
 use crate::error::Error;
@@ -149,56 +147,6 @@ impl Client {
         self.inner.options.room_within.min(own)
     }
 
-    /// Where a task is and how it fared. Its result is decoded.
-    ///
-    /// # Errors
-    /// When Redis does not answer; [`Error::Payload`] when it has a result that cannot be decoded here.
-    pub async fn status(&self, id: &TaskId) -> Result<Status, Error> {
-        let mut status = self.status_encoded(id).await?;
-        self.decode_result(id, &mut status)?;
-        Ok(status)
-    }
-
-    /// As [`Self::status`], with the result as it is kept: [`Self::decode_result`] decodes it.
-    ///
-    /// # Errors
-    /// When Redis does not answer.
-    pub async fn status_encoded(&self, id: &TaskId) -> Result<Status, Error> {
-        Ok(firmly(|| self.inner.store.status(id, None)).await?)
-    }
-
-    /// Decodes the result that a status has, if it has one.
-    ///
-    /// # Errors
-    /// [`Error::Payload`], which says which key is missing; the status is as it was then.
-    pub fn decode_result(&self, id: &TaskId, status: &mut Status) -> Result<(), Error> {
-        if status.state == Some(State::Succeeded) {
-            let decoded = self.inner.payloads.decode_result(id, &status.data);
-            status.data = decoded.map_err(|source| Error::Payload { id: id.clone(), source })?;
-        }
-        Ok(())
-    }
-
-    /// A task that has not ended, or is dead, with its payload as it was handed in. None: there is no such task (any more).
-    ///
-    /// # Errors
-    /// When Redis does not answer; [`Error::Payload`] when the payload cannot be had here; an error of the envelope's when it cannot
-    /// be read.
-    pub async fn task(&self, id: &TaskId) -> Result<Option<Task>, Error> {
-        let Some(envelope) = firmly(|| self.inner.store.envelope(id)).await? else { return Ok(None) };
-        let mut task = envelope::open(id.clone(), &envelope).map_err(store::Error::from)?;
-        if task.payload_apart {
-            // Gone between the two looks: so has the task.
-            let Some(payload) = firmly(|| self.inner.store.payload(id.as_str())).await? else { return Ok(None) };
-            (task.payload, task.payload_apart) = (payload, false);
-        }
-        if Payloads::is_encoded(&task) {
-            let decoded = self.inner.payloads.decode_task(&mut task).await;
-            decoded.map_err(|source| Error::Payload { id: id.clone(), source })?;
-        }
-        Ok(Some(task))
-    }
-
     /// Calls a task off: at once if it waits, through its worker if it runs.
     ///
     /// # Errors
@@ -244,6 +192,10 @@ impl Client {
         &self.inner.store
     }
 
+    pub(crate) fn payloads(&self) -> &Payloads {
+        &self.inner.payloads
+    }
+
     pub(crate) fn waits(&self) -> &Arc<Waits> {
         &self.inner.waits
     }
@@ -251,7 +203,7 @@ impl Client {
     /// What is sent of a task that has been checked.
     pub(crate) async fn encode(&self, task: NewTask) -> Result<NewTask, Error> {
         let id = task.id.clone();
-        self.inner.payloads.encode_task(task).await.map_err(|source| Error::Payload { id, source })
+        self.payloads().encode_task(task).await.map_err(|source| Error::Payload { id, source })
     }
 
     /// All that can be known to be wrong with a task before it is sent.

@@ -30,6 +30,7 @@
 mod bulk;
 mod client;
 mod error;
+mod look;
 mod many;
 mod receipt;
 mod wait;
