@@ -88,6 +88,6 @@ pub trait Codec: fmt::Debug + Send + Sync {
     /// that order.
     ///
     /// # Errors
-    /// When it cannot; [`Error::fault`] says what becomes of the task.
+    /// When it cannot. [`Error::fault`] says what becomes of the task, so use [`Error::Codec`] with the fault that it is.
     fn decode(&self, coded: Bytes, label: &str, facts: &Facts<'_>, bytes_max: usize) -> Result<Bytes, Error>;
 }

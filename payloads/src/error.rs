@@ -74,10 +74,12 @@ pub enum Error {
     #[error(transparent)]
     Frame(#[from] frame::Broken),
     /// What a codec of the application's own says.
-    #[error("codec {name}: {source}")]
+    #[error("codec {name} failed")]
     Codec {
         /// Its name.
         name: String,
+        /// Whose fault it is: a service that does not answer is no fault of the payload's.
+        fault: Fault,
         /// What it says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -99,9 +101,9 @@ impl Error {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            // A larger bound elsewhere may take it, and raising it here is a change of the configuration.
             Self::NoCodec { .. } | Self::NoKey { .. } | Self::NoStore { .. } => Fault::Lacking,
             Self::Away { .. } => Fault::Away,
+            Self::Codec { fault, .. } => *fault,
             _ => Fault::Payload,
         }
     }

@@ -12,7 +12,7 @@ use tidemill_common::{envelope, frame};
 use crate::codec::{Codec, Encoded, Facts, Part};
 use crate::compress::Zstd;
 use crate::encrypt::XChaCha20;
-use crate::error::Error;
+use crate::error::{Error, Fault};
 use crate::keys::{KEY_BYTES, Key, KeyRing};
 use crate::store::{Store, hex};
 
@@ -276,10 +276,8 @@ fn of_result(id: &TaskId) -> Facts<'_> {
 fn named(name: &str, label: &str) -> Result<String, Error> {
     let fits = |text: &str, most| text.len() <= most && text.bytes().all(|b| b.is_ascii_graphic());
     if name.is_empty() || !fits(name, 32) || name.contains(':') || !fits(label, 64) {
-        return Err(Error::Codec {
-            name: name.to_owned(),
-            source: "its name or label is not of the right form".into(),
-        });
+        let source = "its name or label is not of the right form".into();
+        return Err(Error::Codec { name: name.to_owned(), fault: Fault::Payload, source });
     }
     Ok(if label.is_empty() { name.to_owned() } else { format!("{name}:{label}") })
 }

@@ -267,6 +267,38 @@ async fn sizes_are_bounded_before_and_after() {
     assert!(matches!(read(&small, arrived(&task("a".repeat(1_001)))).await, Err(Error::TooLarge { .. })));
 }
 
+/// Needs a service, which may be away.
+#[derive(Debug)]
+struct Served(Option<Fault>);
+
+impl Codec for Served {
+    fn name(&self) -> &str {
+        "served"
+    }
+    fn encode(&self, plain: Bytes, _: &Facts<'_>) -> Result<Encoded, Error> {
+        Ok(Encoded::Other { bytes: plain.iter().rev().copied().collect(), label: "v2".to_owned() })
+    }
+    fn decode(&self, coded: Bytes, label: &str, _: &Facts<'_>, _: usize) -> Result<Bytes, Error> {
+        assert_eq!(label, "v2");
+        match self.0 {
+            None => Ok(coded.iter().rev().copied().collect()),
+            Some(fault) => Err(Error::Codec { name: "served".to_owned(), fault, source: "503".into() }),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_codec_of_ones_own_stands_among_the_others_and_says_whose_fault_it_is() {
+    let with = |fault| encrypting(&["k"], "k").encode(Arc::new(Served(fault)));
+    let coded = with(None).encode_task(task("a".repeat(100))).await.unwrap();
+    assert_eq!(coded.meta.codec, ["zstd", "xchacha20poly1305:k", "served:v2"]);
+    assert_eq!(read(&with(None), arrived(&coded)).await.unwrap(), "a".repeat(100));
+    for fault in [Fault::Away, Fault::Lacking, Fault::Payload] {
+        let error = read(&with(Some(fault)), arrived(&coded)).await.unwrap_err();
+        assert_eq!((error.fault(), error.told().as_str()), (fault, "codec served failed: 503"));
+    }
+}
+
 #[test]
 fn keys_are_not_shown() {
     let payloads = encrypting(&["hush"], "hush").fingerprint(*b"hush-hush-hush-hush-hush-hush-32");

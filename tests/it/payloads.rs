@@ -156,6 +156,11 @@ async fn prompts_answers_and_follow_ups_are_ciphertext_in_redis() {
     let kept = lab.store.status(receipt.id(), None).await.unwrap().data;
     assert!(kept.starts_with(frame::MAGIC) && !holds(&kept, "SECRET"), "{kept:?}");
 
+    // One that lies apart in Redis, since nothing makes it small.
+    let large: String = (0..1_000).map(|_| format!("{:032x}", rand::random::<u128>())).collect();
+    let apart = client.submit(task(&large)).await.unwrap();
+    assert_eq!(ended(&client, apart.id()).await.result, large.to_uppercase());
+
     // Another under the same key as the follow-up's is told apart, or not, by what it was before it was encrypted.
     let again = client.submit(task("a secret to follow").key("later")).await.unwrap();
     assert!(again.is_duplicate());

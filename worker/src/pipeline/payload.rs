@@ -93,11 +93,11 @@ impl Payloads {
                     Some(unfit) => dead(format!("a follow-up cannot be handed in: {unfit}")),
                 }
             }
-            // The run is repeated, and this time counts: it may have done something.
-            Err(error) if error.fault() == Fault::Away => {
-                retry(format!("a follow-up cannot be handed in: {}", error.told()), delay_ms(task, attempt))
+            Err(error) => {
+                let said = format!("its result or a follow-up cannot be encoded: {}", error.told());
+                // The run is repeated, and this one counts: it may have done something.
+                if error.fault() == Fault::Payload { dead(said) } else { retry(said, delay_ms(task, attempt)) }
             }
-            Err(error) => dead(format!("its result or a follow-up cannot be encoded: {}", error.told())),
         };
         (Ended::Answered(failed), Vec::new())
     }
