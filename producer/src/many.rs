@@ -18,6 +18,7 @@ use tidemill_common::store::{
     ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Error as StoreError, Filter, Found, Source,
 };
 use tidemill_common::task::{NewTask, Priority};
+use tidemill_payloads::Fault;
 
 use crate::client::{Client, firmly};
 use crate::error::Error;
@@ -269,6 +270,8 @@ impl Client {
             Ok(Some(task)) => task,
             Ok(None) => return Ok(Done::NotInState),
             Err(Error::Store(StoreError::Envelope(_))) => return Ok(Done::Unfit),
+            // What this client lacks stops the run, and is said; a payload that nobody can read does not.
+            Err(Error::Payload { source, .. }) if source.fault() == Fault::Payload => return Ok(Done::Unfit),
             Err(error) => return Err(error),
         };
         let Some(payload) = patched(&task.payload, patch) else { return Ok(Done::Unfit) };

@@ -87,8 +87,9 @@ impl Payloads {
         };
         let failed = match encoded {
             Ok((result, follow_ups)) => {
-                // What the codecs have added to it may be too much.
-                match follow_ups.iter().find_map(|task| envelope::seal(task).err()) {
+                // What the codecs have added to it may be too much; plain ones were looked at before.
+                let coded = if self.chain.is_plain() { &[][..] } else { &follow_ups };
+                match coded.iter().find_map(|task| envelope::seal(task).err()) {
                     None => return (Ended::Answered(Verb::Done { result, keep_ms }), follow_ups),
                     Some(unfit) => dead(format!("a follow-up cannot be handed in: {unfit}")),
                 }
