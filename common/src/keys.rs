@@ -63,6 +63,11 @@ pub const KEYS: &[KeyKind] = &[
     ("log", "stream", Lifetime::Permanent, "capped log of ends and events"),
     ("qs", "set", Lifetime::Permanent, "queues seen, at most 256"),
     ("n", "hash", Lifetime::Permanent, "counters: waiting per queue and priority, outcomes, sequence, fence"),
+    ("c:<id>", "stream", Lifetime::Ttl, "output of a run, as it comes; 4 MiB, an hour after the last of it"),
+    ("cron", "hash", Lifetime::Owned, "schedules, until they are deleted"),
+    ("cz", "zset", Lifetime::Owned, "schedules by the ms of their next slot"),
+    ("cl", "hash", Lifetime::Owned, "the last task of each schedule"),
+    ("tune", "hash", Lifetime::Owned, "most tasks at once, as an operator has said"),
     ("paused", "hash", Lifetime::Owned, "what an operator holds back: until when, and why"),
     ("drain", "hash", Lifetime::Ttl, "of queues that refused: how fast tasks were taken of late"),
     ("book", "hash", Lifetime::Permanent, "the rules in force"),
@@ -109,6 +114,11 @@ impl Base {
     #[must_use]
     pub fn envelope(&self, id: &str) -> String {
         self.key(&format!("j:{id}"))
+    }
+    /// The output of a task's run.
+    #[must_use]
+    pub fn output(&self, id: &str) -> String {
+        self.key(&format!("c:{id}"))
     }
     /// The layout's schema.
     #[must_use]

@@ -19,6 +19,7 @@ pub mod history;
 pub mod keys;
 pub mod name;
 pub mod retry;
+pub mod schedule;
 pub mod state;
 pub mod store;
 pub mod task;

@@ -119,6 +119,10 @@ checked_text!(
     AgentName, "agent name", NAME_BYTES_MAX, "_.-"
 );
 checked_text!(
+    /// A schedule.
+    ScheduleName, "schedule name", NAME_BYTES_MAX, "_.-"
+);
+checked_text!(
     /// The identity of a task: unique, chosen by whoever submits it. Sending a submit twice under one id makes one task.
     TaskId, "task id", NAME_BYTES_MAX, "_-"
 );

@@ -106,6 +106,10 @@ pub const EDGES: &[Edge] = {
         (None, Queued, "settle"),
         (None, Scheduled, "settle"),
         (None, Parked, "settle"),
+        // The task of a schedule's slot.
+        (None, Queued, "fire"),
+        (None, Scheduled, "fire"),
+        (None, Parked, "fire"),
         // Whoever ends the head of an order key lets the next one go.
         (Some(Parked), Queued, "claim"),
         (Some(Parked), Scheduled, "claim"),

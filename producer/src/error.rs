@@ -71,6 +71,17 @@ pub enum Error {
         /// The queue that is not there.
         queue: QueueName,
     },
+    /// The schedule is not one; nothing was sent.
+    #[error(transparent)]
+    Schedule(#[from] tidemill_common::schedule::Error),
+    /// The deployment has as many schedules as it may have.
+    #[error(
+        "there are {most} schedules, which is as many as there may be: delete one, or let one task do the work of several"
+    )]
+    TooManySchedules {
+        /// How many there may be.
+        most: usize,
+    },
     /// The idempotency key belongs to another task, with another agent, queue or payload.
     #[error("the idempotency key belongs to task {id}, which has another agent, queue or payload")]
     Conflict {

@@ -32,6 +32,7 @@ mod client;
 mod error;
 mod look;
 mod many;
+mod operate;
 mod receipt;
 mod wait;
 mod waits;

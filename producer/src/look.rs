@@ -44,11 +44,12 @@ impl Client {
     /// A task that has not ended, or is dead, with its payload as it was handed in. None: there is no such task (any more).
     ///
     /// # Errors
-    /// When Redis does not answer; [`Error::Payload`] when the payload cannot be had here; an error of the envelope's when it cannot
+    /// When Redis does not answer; [`Error::Payload`] when the payload cannot be had here; [`store::Error::Reply`] when what it has cannot
     /// be read.
     pub async fn task(&self, id: &TaskId) -> Result<Option<Task>, Error> {
         let Some(envelope) = firmly(|| self.store().envelope(id)).await? else { return Ok(None) };
-        let mut task = envelope::open(id.clone(), &envelope).map_err(store::Error::from)?;
+        let unreadable = |e: envelope::Error| store::Error::Reply { op: "envelope", what: e.to_string() };
+        let mut task = envelope::open(id.clone(), &envelope).map_err(unreadable)?;
         if task.payload_apart {
             // Gone between the two looks: so has the task.
             let Some(payload) = firmly(|| self.store().payload(id.as_str())).await? else { return Ok(None) };

@@ -15,7 +15,7 @@ use tidemill_common::history::DeadReason;
 use tidemill_common::name::{QueueName, TaskId};
 use tidemill_common::state::State;
 use tidemill_common::store::{
-    ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Error as StoreError, Filter, Found, Source,
+    self, ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Filter, Found, Source,
 };
 use tidemill_common::task::{NewTask, Priority};
 use tidemill_payloads::Fault;
@@ -269,7 +269,7 @@ impl Client {
         let task = match self.task(id).await {
             Ok(Some(task)) => task,
             Ok(None) => return Ok(Done::NotInState),
-            Err(Error::Store(StoreError::Envelope(_))) => return Ok(Done::Unfit),
+            Err(Error::Store(store::Error::Reply { .. })) => return Ok(Done::Unfit),
             // What this client lacks stops the run, and is said; a payload that nobody can read does not.
             Err(Error::Payload { source, .. }) if source.fault() == Fault::Payload => return Ok(Done::Unfit),
             Err(error) => return Err(error),

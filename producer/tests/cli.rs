@@ -4,8 +4,16 @@
 
 #[path = "cli/bulk.rs"]
 mod bulk;
+#[path = "cli/dead.rs"]
+mod dead;
+#[path = "cli/docs.rs"]
+mod docs;
 #[path = "cli/failures.rs"]
 mod failures;
+#[path = "cli/list.rs"]
+mod list;
+#[path = "cli/many.rs"]
+mod many;
 #[path = "cli/submit.rs"]
 mod submit;
 #[path = "cli/support.rs"]

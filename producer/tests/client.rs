@@ -87,6 +87,22 @@ async fn many_waits_share_one_connection_and_are_woken_together() {
 }
 
 #[tokio::test]
+async fn a_task_is_read_back_with_its_payload_wherever_that_lies() {
+    let server = server();
+    let client = client(&server).await;
+    for bytes in [3, 40_000] {
+        let payload = "x".repeat(bytes);
+        let receipt = client.submit(NewTask::new("a".parse().unwrap(), payload.clone())).await.unwrap();
+        let read = client.task(receipt.id()).await.unwrap().unwrap();
+        assert_eq!((read.payload.as_ref(), read.payload_apart), (payload.as_bytes(), bytes > 16_384));
+    }
+    let cancelled = client.submit(task("2")).await.unwrap();
+    client.cancel(cancelled.id()).await.unwrap();
+    assert_eq!(client.task(cancelled.id()).await.unwrap(), None, "its envelope has gone");
+    assert_eq!(client.task(&"nope".parse().unwrap()).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn a_lost_wake_up_delays_a_wait_and_no_more() {
     let server = server();
     let client = client(&server).await;

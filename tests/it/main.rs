@@ -10,6 +10,7 @@ mod model;
 mod payloads;
 mod rates;
 mod retention;
+mod schedules;
 
 use tidemill_tests::server::{self, Reply};
 

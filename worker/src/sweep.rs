@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_common::name::WorkerId;
-use tidemill_common::store::{Error, Lease, Store};
+use tidemill_common::store::{Error, Fired, Lease, Store, Swept};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
@@ -55,16 +55,42 @@ impl Sweep {
     async fn once(&self) -> Result<Option<Duration>, Error> {
         for _ in 0..CALLS_MAX {
             let swept = self.store.sweep(&self.me, self.lease).await?;
-            let next =
-                (swept.next_due_ms > 0).then(|| Duration::from_millis(swept.next_due_ms.saturating_sub(swept.now_ms)));
+            let due = [swept.next_due_ms, swept.next_slot_ms].into_iter().filter(|ms| *ms > 0).min();
+            let next = due.map(|ms| Duration::from_millis(ms.saturating_sub(swept.now_ms)));
+            let fired = self.fire(&swept).await?;
             match &swept.expired {
                 Some(dead) => self.reclaim(dead).await?,
                 None if !swept.held => return Ok(None),
-                None if swept.more => {}
+                None if swept.more || fired => {}
                 None => return Ok(next),
             }
         }
         Ok(Some(PAUSE_MIN))
+    }
+
+    /// Fires the slots that have come. True: there may be more of them.
+    async fn fire(&self, swept: &Swept) -> Result<bool, Error> {
+        let mut some = false;
+        for slot in &swept.slots {
+            let Some(schedule) = slot.schedule() else {
+                tracing::warn!(schedule = %slot.name, "this build cannot read the schedule; another may");
+                continue;
+            };
+            let due = match schedule.due(slot.slot_ms, swept.now_ms) {
+                Ok(due) => due,
+                Err(error) => {
+                    tracing::warn!(schedule = %slot.name, %error, "cannot be fired");
+                    continue;
+                }
+            };
+            let fired = self.store.fire(slot, &due, schedule.overlap, &schedule.task()).await?;
+            some |= fired != Fired::Stale;
+            tracing::debug!(schedule = %slot.name, slot_ms = slot.slot_ms, ?fired, "slot");
+            if let Some(metrics) = &self.metrics {
+                metrics.fired(&fired);
+            }
+        }
+        Ok(some)
     }
 
     /// Takes back what a dead worker ran.

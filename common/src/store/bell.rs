@@ -23,6 +23,8 @@ pub enum Heard {
     Ring,
     /// A running delivery was called off: task id and fence.
     Cancel(String, u64),
+    /// Something is to be told with the next renewal.
+    Renew,
     /// A task that this process waits for has ended.
     Ended(String),
     /// Nothing, for the time asked.
@@ -102,6 +104,7 @@ fn read_note(note: &str) -> Heard {
     let mut words = note.split(' ');
     match (words.next(), words.next(), words.next().map(str::parse)) {
         (Some("cancel"), Some(id), Some(Ok(fence))) => Heard::Cancel(id.to_owned(), fence),
+        (Some("renew"), None, None) => Heard::Renew,
         (Some("end"), Some(id), None) => Heard::Ended(id.to_owned()),
         _ => Heard::Ring,
     }

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use fred::interfaces::{ClientLike, ConfigInterface, HashesInterface};
 use fred::prelude::Value;
-use fred::types::InfoKind;
 
 use super::reply::Reply;
-use super::{Error, SCHEMA, Store};
+use super::{Error, Store};
 use crate::history::{DeadReason, PastError};
 use crate::name::{Fence, TaskId};
 use crate::state::State;
@@ -138,74 +136,5 @@ impl Store {
             }
         }
         Ok(counts)
-    }
-
-    /// Whether the server and what lies on it are ones that this build can work with.
-    pub(super) async fn check_server(&self) -> Result<(), Error> {
-        let info: String = self
-            .retrying(|| async { self.client.info(Some(InfoKind::Server)).await.map_err(|e| Error::of("info", e)) })
-            .await
-            .unwrap_or_default();
-        if let Some(text) = too_old(&info) {
-            return Err(Error::Unsuitable(text));
-        }
-        let policy: Result<Vec<(String, String)>, _> = self.client.config_get("maxmemory-policy").await.map(pairs);
-        match policy {
-            Ok(policy) if policy.iter().any(|(_, p)| p != "noeviction") => {
-                return Err(Error::Unsuitable(format!(
-                    "the server evicts keys when memory is full (maxmemory-policy {}), which would lose tasks; set it to noeviction",
-                    policy[0].1
-                )));
-            }
-            Ok(_) => {}
-            Err(e) => tracing::warn!(error = %e, "cannot read maxmemory-policy; make sure that it is noeviction"),
-        }
-        let key = self.base.meta();
-        let ours = SCHEMA.to_string();
-        let _: Result<bool, _> = self.client.hsetnx(key.as_str(), "schema", ours.as_str()).await;
-        let found: Option<String> = self
-            .retrying(|| async { self.client.hget(key.as_str(), "schema").await.map_err(|e| Error::of("meta", e)) })
-            .await?;
-        match found {
-            Some(found) if found != ours => Err(Error::Unsuitable(format!(
-                "the data of shard {} has layout {found}; this build reads layout {ours}: run the build that wrote it, or migrate",
-                self.base
-            ))),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn pairs(value: Value) -> Vec<(String, String)> {
-    match value {
-        Value::Array(items) => {
-            items.chunks(2).filter_map(|c| Some((c.first()?.as_string()?, c.get(1)?.as_string()?))).collect()
-        }
-        Value::Map(map) => {
-            map.inner().into_iter().filter_map(|(k, v)| Some((k.into_string()?, v.as_string()?))).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Redis 7.0 or Valkey 7.2 at least: script flags, and group reads that answer as we read them.
-fn too_old(info: &str) -> Option<String> {
-    let field = |name: &str| info.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
-    let version = field("redis_version:")?;
-    let mut parts = version.split('.').filter_map(|p| p.parse::<u32>().ok());
-    let (major, minor) = (parts.next()?, parts.next().unwrap_or(0));
-    (major < 7).then(|| format!("the server is Redis {major}.{minor}; Tidemill needs Redis 7.0 or Valkey 7.2 at least"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn old_servers_are_told_apart() {
-        assert!(too_old("redis_version:6.2.5\r\n").unwrap().contains("6.2"));
-        assert_eq!(too_old("redis_version:7.0.15\r\n"), None);
-        assert_eq!(too_old("redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n"), None);
-        assert_eq!(too_old(""), None);
     }
 }

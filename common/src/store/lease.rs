@@ -5,6 +5,7 @@ use std::time::Duration;
 use fred::prelude::Value;
 
 use super::reply::Reply;
+use super::schedule::Slot;
 use super::{Error, SCHEMA, Store};
 use crate::name::{AgentName, Fence, TaskId, WorkerId};
 
@@ -21,7 +22,7 @@ pub struct Lease {
 }
 
 /// The answer to a renewal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Renewed {
     /// Server time, ms.
     pub now_ms: u64,
@@ -29,6 +30,10 @@ pub struct Renewed {
     pub sweeps: bool,
     /// Tasks wait that may only run alone.
     pub lone_work: bool,
+    /// Most tasks at once, if an operator has said so: see [`Store::tune`].
+    pub concurrency: Option<u32>,
+    /// Most tasks at once of these agents.
+    pub agents: Vec<(AgentName, u32)>,
 }
 
 /// The answer to a sweep.
@@ -44,6 +49,10 @@ pub struct Swept {
     pub expired: Option<WorkerId>,
     /// There was more to do than one call does.
     pub more: bool,
+    /// The next slot of a schedule, server ms; 0: there is none.
+    pub next_slot_ms: u64,
+    /// Schedules whose slot has come: to be fired.
+    pub slots: Vec<Slot>,
 }
 
 /// A delivery that a worker owns, as Redis says.
@@ -95,7 +104,19 @@ impl Store {
         if !reply.flag()? {
             return Err(Error::Gone);
         }
-        Ok(Renewed { now_ms: reply.number()?, sweeps: reply.flag()?, lone_work: reply.flag()? })
+        let mut renewed = Renewed {
+            now_ms: reply.number()?,
+            sweeps: reply.flag()?,
+            lone_work: reply.flag()?,
+            concurrency: reply.text()?.parse().ok(),
+            agents: Vec::new(),
+        };
+        while !reply.is_empty() {
+            let (agent, most) = (reply.text()?, reply.text()?);
+            // What cannot be read was put there by hand, and says nothing.
+            renewed.agents.extend(agent.parse().ok().zip(most.parse().ok()));
+        }
+        Ok(renewed)
     }
 
     /// Upkeep, if this worker holds it: promotes what is due, expires what is too late, drops old dead tasks, names a worker to
@@ -113,6 +134,8 @@ impl Store {
             next_due_ms: reply.number()?,
             expired: Some(reply.text()?).filter(|w| !w.is_empty()).and_then(|w| w.parse().ok()),
             more: reply.flag()?,
+            next_slot_ms: reply.number()?,
+            slots: Slot::read_all(&mut reply)?,
         })
     }
 

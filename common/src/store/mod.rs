@@ -13,13 +13,17 @@ mod bell;
 mod claim;
 mod connect;
 mod error;
+mod fleet;
 mod inspect;
 mod lease;
 mod operate;
+mod output;
 mod pause;
 mod reply;
 mod scan;
+mod schedule;
 mod script;
+mod server;
 mod settle;
 mod submit;
 
@@ -35,14 +39,18 @@ pub use bell::{Bell, Heard};
 pub use claim::{Claim, Claimed, Delivery, Offer};
 pub use connect::RedisOptions;
 pub use error::{Error, Reason};
+pub use fleet::{CONCURRENCY_MAX, Tuned, WorkerSeen};
 pub use inspect::{Counts, Status};
 pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
 pub use operate::{Applied, Cancelled};
+pub use output::{NewPiece, PIECE_BYTES_MAX, Piece, Tail};
 pub use pause::{Pausable, Pause};
 pub use scan::{Filter, Found, Page, Source};
+pub use schedule::{Fired, Kept, ScheduleSet, Slot};
 #[cfg(feature = "test-clock")]
 pub use script::Edit;
 pub use script::{Clock, Script, all_texts, script_of};
+pub use server::ServerFacts;
 pub use settle::{Settle, SettleItem, Settled, Verb};
 pub use submit::{Accepted, SUBMIT_TASKS_MAX};
 

@@ -74,13 +74,14 @@ pub struct Pause {
 
 impl Store {
     /// Holds something back from now on, perhaps only for so long: nothing of it is handed out any more; what runs, runs on. One
-    /// write, however much waits.
+    /// write, however much waits. False: there are 256 pauses already, which is as many as there may be.
     ///
     /// # Errors
     /// When Redis does not answer. Sending the same again is safe.
-    pub async fn pause(&self, what: &Pausable, for_: Option<Duration>, why: &str) -> Result<(), Error> {
+    pub async fn pause(&self, what: &Pausable, for_: Option<Duration>, why: &str) -> Result<bool, Error> {
         let ms = for_.map_or(0, |d| d.as_millis().max(1)).to_string();
-        self.call(|s| &s.pause, vec![what.field().into(), ms.into(), why.into()]).await.map(|_| ())
+        let answer = self.call(|s| &s.pause, vec![what.field().into(), ms.into(), why.into()]).await?;
+        Ok(answer.as_i64() == Some(1))
     }
 
     /// Lets it go on. False: it was not paused.

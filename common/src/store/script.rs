@@ -92,7 +92,12 @@ pub(super) struct Scripts {
     pub(super) book: Script,
     pub(super) refresh: Script,
     pub(super) pause: Script,
+    pub(super) schedule: Script,
+    pub(super) fire: Script,
     pub(super) progress: Script,
+    pub(super) emit: Script,
+    pub(super) tune: Script,
+    pub(super) workers: Script,
     pub(super) nudge: Script,
 }
 
@@ -143,7 +148,12 @@ impl Scripts {
             book: script("book", true, &[], lua!("book")),
             refresh: script("refresh", true, &gates, lua!("refresh")),
             pause: script("pause", true, &[&gates[..], &[PAUSES]].concat(), lua!("pause")),
+            schedule: script("schedule", true, &[], lua!("schedule")),
+            fire: script("fire", false, &[&ends[..], &takes_in].concat(), lua!("fire")),
             progress: script("progress", true, &[], lua!("progress")),
+            tune: script("tune", true, &[], lua!("tune")),
+            workers: script("workers", true, &[], lua!("workers")),
+            emit: script("emit", true, &[], lua!("emit")),
             nudge: script("nudge", true, &[], lua!("nudge")),
         }
     }
@@ -164,7 +174,7 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 19] {
+    fn each(&mut self) -> [&mut Script; 24] {
         let Self {
             submit,
             claim,
@@ -183,12 +193,17 @@ impl Scripts {
             book,
             refresh,
             pause,
+            schedule,
+            fire,
             progress,
+            emit,
+            tune,
+            workers,
             nudge,
         } = self;
         [
             submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
-            refresh, pause, progress, nudge,
+            refresh, pause, schedule, fire, progress, emit, tune, workers, nudge,
         ]
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::output::{Color, Format};
-use super::{book, cancel, completions, doctor, exit, explain, queue, status, submit, wait};
+use super::{alter, book, cancel, completions, dead, doctor, exit, explain, list, man, queue, status, submit, wait};
 
 const EXAMPLES: &str = "Examples:
   producer submit echo '{\"hi\":\"there\"}' --wait      hand a task in, wait, print its result
@@ -13,7 +13,17 @@ const EXAMPLES: &str = "Examples:
   producer submit --ndjson tasks.ndjson --output ndjson   many tasks, one result line each
   producer status ID    producer explain ID    producer cancel ID
   producer queue --watch                             what waits and runs
+  producer list --state parked    producer dead groups    producer dead replay ID
   producer book apply limits.toml                    put rules in force
+";
+
+const RETRY: &str = "Examples:
+  producer retry ID
+  producer retry --agent gpt4 --reason attempts --rate 5/s
+";
+const PURGE: &str = "Examples:
+  producer purge ID
+  producer purge --reason unknown_agent --older-than 24h --dry-run
 ";
 
 const ENVIRONMENT: &str = "Environment (flags win, then these, then --config FILE, then the defaults):
@@ -62,25 +72,39 @@ pub(crate) struct Global {
     pub(crate) quiet: bool,
 }
 
-/// What to do.
+/// What to do. What a verb does is said where its arguments are.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Hand tasks in: one, or a file of them
     Submit(Box<submit::Args>),
-    /// Where tasks are and how they fared
     Status(status::Args),
-    /// Wait for the ends of tasks
     Wait(wait::Args),
-    /// Call tasks off
-    Cancel(cancel::Args),
-    /// Say in words where a task is, what holds it back and what that means
+    Cancel(Box<cancel::Args>),
     Explain(explain::Args),
-    /// What waits, runs and has ended
+    List(Box<list::Args>),
     Queue(queue::Args),
-    /// The book of rules: put one in force, or look at it
+    Dead(Box<dead::Args>),
+    #[command(before_long_help = RETRY, about = "Let dead tasks wait again: `dead replay`")]
+    Retry(Box<dead::Replay>),
+    #[command(before_long_help = PURGE, about = "Forget dead tasks: `dead purge`")]
+    Purge(Box<dead::Purge>),
+    Move(Box<alter::Move>),
+    SetPriority(Box<alter::SetPriority>),
+    RunNow(Box<alter::RunNow>),
     Book(book::Args),
-    /// Check the server and what is on it
     Doctor(doctor::Args),
-    /// Print a shell's completion script
     Completions(completions::Args),
+    Man(man::Args),
+}
+
+impl Verb {
+    /// Whether it looks after the first Ctrl-C itself, and ends well: what is done to many.
+    pub(crate) fn ends_itself(&self) -> bool {
+        match self {
+            Self::Submit(submit) => submit.is_bulk(),
+            Self::Dead(dead) => matches!(dead.action, dead::Action::Replay(_) | dead::Action::Purge(_)),
+            Self::Cancel(cancel) => cancel.is_bulk(),
+            Self::Retry(_) | Self::Purge(_) | Self::Move(_) | Self::SetPriority(_) | Self::RunNow(_) => true,
+            _ => false,
+        }
+    }
 }

@@ -7,13 +7,20 @@ use serde::Serialize;
 use tidemill_producer::{Applied, Book};
 
 use super::Context;
+use super::codes::Code;
 use super::exit::{Exit, Failure, Outcome};
 use super::output::Out;
 
 /// A book is a few pages; more is a wrong path.
 const BOOK_BYTES_MAX: u64 = 4 << 20;
 
-const EXAMPLE: &str = "A book:
+const EXAMPLES: &str = "Examples:
+  producer book apply limits.toml
+  producer book apply limits.toml --dry-run
+  producer book show-compiled limits.toml
+";
+
+const BOOK: &str = "A book:
   revision = 7                      grows with every edit
   [[limit]]
   match = { agent = \"gpt4\" }        any of queue, agent, tenant; the most specific rule of a kind wins
@@ -24,7 +31,7 @@ Exit code: 2 when the book has mistakes (all are named), 5 when a newer revision
 
 /// The book of rules: put one in force, or look at it
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXAMPLE)]
+#[command(before_long_help = EXAMPLES, after_long_help = BOOK)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) action: Action,
@@ -33,9 +40,9 @@ pub(crate) struct Args {
 /// What to do with it.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Action {
-    /// Put a book in force, at once for all workers
     Apply(Apply),
     /// Show what a book compiles to, without a server
+    #[command(before_long_help = EXAMPLES)]
     ShowCompiled(File),
 }
 
@@ -47,8 +54,9 @@ pub(crate) struct File {
     file: PathBuf,
 }
 
-/// Put a book in force
+/// Put a book in force, at once for all workers
 #[derive(Debug, clap::Args)]
+#[command(before_long_help = EXAMPLES, after_long_help = BOOK)]
 pub(crate) struct Apply {
     #[command(flatten)]
     file: File,
@@ -104,7 +112,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     }
     match outcome {
         "applied" | "same" => Ok(Exit::Ok),
-        _ => Err(Failure::new(Exit::Refused, words)),
+        _ => Err(Failure::new(Exit::Refused, Code::BookNewer, words)),
     }
 }
 
@@ -127,7 +135,7 @@ pub(crate) fn show(file: &File, out: &Out) -> Outcome {
 
 fn read(path: &Path) -> Result<Book, Failure> {
     let shown = path.display();
-    let failed = |e: std::io::Error| Failure::usage(format!("cannot read the book {shown}: {e}"));
+    let failed = |e: std::io::Error| Failure::cannot_read(&format!("the book {shown}"), &e);
     let mut text = String::new();
     if path.as_os_str() == "-" {
         let stdin = std::io::stdin();
@@ -140,6 +148,8 @@ fn read(path: &Path) -> Result<Book, Failure> {
             .and_then(|file| file.take(BOOK_BYTES_MAX).read_to_string(&mut text))
             .map_err(failed)?;
     }
-    Book::parse(&text)
-        .map_err(|mistakes| Failure::usage(format!("the book {shown} has mistakes:\n  - {}", mistakes.join("\n  - "))))
+    Book::parse(&text).map_err(|mistakes| {
+        let text = format!("the book {shown} has mistakes:\n  - {}", mistakes.join("\n  - "));
+        Failure::usage(Code::BookMistakes, text)
+    })
 }

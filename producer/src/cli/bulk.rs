@@ -10,7 +10,8 @@ use serde::Serialize;
 use tidemill_producer::{Error, Receipt, Taken, TaskId};
 
 use super::Context;
-use super::exit::{Exit, Failure, Outcome, chain};
+use super::codes::Code;
+use super::exit::{Exit, Failure, Outcome, chain, code_of};
 use super::facts::ServerClock;
 use super::lines::{Input, Line, Reading};
 use super::output::{Format, printable};
@@ -27,6 +28,8 @@ struct AnswerView {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,13 +151,15 @@ fn close(summary: &Summary, fail_on_duplicate: bool, interrupted: bool, context:
     let on =
         format!("{}{unsure}\n  to go on: the same command with --from-line {}", summary.words(), summary.last_line + 1);
     if interrupted {
-        return Err(Failure::new(Exit::Interrupted, format!("interrupted: {on}")));
+        return Err(Failure::new(Exit::Interrupted, Code::Interrupted, format!("interrupted: {on}")));
     }
     match (&summary.unreachable, summary.exit(fail_on_duplicate)) {
         (Some(why), exit) => {
-            Err(Failure::new(exit, format!("stopped, since Redis does not answer as it should ({why}): {on}")))
+            let text = format!("stopped, since Redis does not answer as it should ({why}): {on}");
+            Err(Failure::new(exit, Code::NoAnswer, text))
         }
-        (None, exit) => Ok(exit),
+        (None, Exit::Ok) => Ok(Exit::Ok),
+        (None, exit) => Err(Failure::new(exit, Code::Partly, summary.words())),
     }
 }
 
@@ -229,11 +234,15 @@ fn view(line: &Line, answer: Option<&Result<Receipt, Error>>) -> AnswerView {
         line: line.number,
         outcome,
         id: id.cloned(),
+        code: None,
         error,
         retry_after_ms: None,
     };
     let error = match answer {
-        None => return of("invalid", None, Some(line.wrong.clone().unwrap_or_default())),
+        None => {
+            let code = Some(Code::NoTask.to_string());
+            return AnswerView { code, ..of("invalid", None, Some(line.wrong.clone().unwrap_or_default())) };
+        }
         Some(Ok(receipt)) => {
             // An id made here is new: if it is in already, our own first try had brought it there.
             let outcome = match receipt.taken() {
@@ -246,7 +255,7 @@ fn view(line: &Line, answer: Option<&Result<Receipt, Error>>) -> AnswerView {
         Some(Err(error)) => error,
     };
     let text = Some(error.to_string());
-    match error {
+    let view = match error {
         Error::Invalid(_) => of("invalid", None, text),
         Error::Conflict { id } => of("conflict", Some(id), text),
         Error::Full { retry_after, .. } => {
@@ -256,7 +265,8 @@ fn view(line: &Line, answer: Option<&Result<Receipt, Error>>) -> AnswerView {
         Error::ServerFull => of("full", None, text),
         Error::Unknown { id, .. } | Error::Failed { id, .. } => of("unknown", Some(id), Some(chain(error))),
         _ => of("refused", None, text),
-    }
+    };
+    AnswerView { code: Some(code_of(error).to_string()), ..view }
 }
 
 #[cfg(test)]

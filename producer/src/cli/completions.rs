@@ -6,10 +6,14 @@ use clap_complete::Shell;
 use super::exit::{Exit, Outcome};
 use super::output::Out;
 
+const EXAMPLES: &str = "Examples:
+  producer completions bash > ~/.local/share/bash-completion/completions/producer
+  producer completions fish > ~/.config/fish/completions/producer.fish
+";
+
 /// Print a shell's completion script
-///
-/// bash: producer completions bash > ~/.local/share/bash-completion/completions/producer
 #[derive(Debug, clap::Args)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The shell
     shell: Shell,

@@ -4,38 +4,47 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tidemill_common::store::{self, SCHEMA};
-use tidemill_producer::{Client, Counts, Error};
+use tidemill_producer::{Client, Counts, Error, Priority};
 
-use super::Context;
 use super::exit::{Exit, Outcome};
 use super::output::Paint;
 use super::words::span;
+use super::{Context, doctor_tasks};
 
 /// Slower than this, every claim and settle is slow.
 const ROUND_TRIP_SLOW: Duration = Duration::from_millis(50);
 /// Clocks further apart than this confuse whoever reads logs; nothing depends on them.
 const CLOCKS_APART_MS: u64 = 5_000;
 
+const EXAMPLES: &str = "Examples:
+  producer doctor
+  producer doctor --redis redis://host:6379 --output json | jq '.checks[] | select(.verdict != \"ok\")'
+";
+
 /// Check the server and what is on it
 ///
-/// JSON fields: ok; checks (name, verdict: good, care or bad; text). Exit code 1 when a check is bad, 7 when Redis cannot be
-/// reached.
+/// It changes nothing. It looks at what runs, at what is parked and at the dead, for 5 s each at most.
+///
+/// JSON fields: ok; checks (name; verdict: ok, warn or bad; text; advice, or null). Exit code 1 when a check is bad, 7 when Redis
+/// cannot be reached.
 #[derive(Debug, clap::Args)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct Args {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
-    Good,
-    Care,
+pub(crate) enum Verdict {
+    Ok,
+    Warn,
     Bad,
 }
 
 #[derive(Debug, Serialize)]
-struct Check {
+pub(crate) struct Check {
     name: &'static str,
-    verdict: Verdict,
+    pub(crate) verdict: Verdict,
     text: String,
+    advice: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,8 +53,15 @@ struct View {
     checks: Vec<Check>,
 }
 
-fn check(name: &'static str, verdict: Verdict, text: impl Into<String>) -> Check {
-    Check { name, verdict, text: text.into() }
+pub(crate) fn check(name: &'static str, verdict: Verdict, text: impl Into<String>) -> Check {
+    Check { name, verdict, text: text.into(), advice: None }
+}
+
+impl Check {
+    /// What to do about it.
+    pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..self }
+    }
 }
 
 pub(crate) async fn run(_args: &Args, context: &Context) -> Outcome {
@@ -53,28 +69,33 @@ pub(crate) async fn run(_args: &Args, context: &Context) -> Outcome {
     let checks = match Client::connect(context.config.options()).await {
         Ok(client) => {
             let mut checks = vec![
-                check("reachable", Verdict::Good, url),
-                check("server", Verdict::Good, "new enough: Redis 7.0 or Valkey 7.2 at least"),
-                check("policy", Verdict::Good, "no keys are evicted, as far as the server lets us see"),
-                check("layout", Verdict::Good, format!("{SCHEMA}, the one that this build reads")),
+                check("reachable", Verdict::Ok, url),
+                check("server", Verdict::Ok, "new enough: Redis 7.0 or Valkey 7.2 at least"),
+                check("policy", Verdict::Ok, "no keys are evicted, as far as the server lets us see"),
+                check("layout", Verdict::Ok, format!("{SCHEMA}, the one that this build reads")),
             ];
-            checks.extend(ask(&client).await?);
+            checks.extend(ask(&client, context.config.submit.waiting_max).await?);
             checks
         }
         Err(Error::Store(store::Error::Unsuitable(text))) => {
-            vec![check("reachable", Verdict::Good, url), check("server", Verdict::Bad, text)]
+            let advice =
+                "Tidemill needs Redis 7.0 or Valkey 7.2, maxmemory-policy noeviction, and data of its own layout";
+            vec![check("reachable", Verdict::Ok, url), check("server", Verdict::Bad, text).advise(advice)]
         }
         Err(error) => return Err(error.into()),
     };
     let ok = checks.iter().all(|check| check.verdict != Verdict::Bad);
     if context.out.is_table() {
-        for Check { name, verdict, text } in &checks {
+        for Check { name, verdict, text, advice } in &checks {
             let (paint, word) = match verdict {
-                Verdict::Good => (Paint::Good, "good"),
-                Verdict::Care => (Paint::Care, "care"),
+                Verdict::Ok => (Paint::Good, "ok  "),
+                Verdict::Warn => (Paint::Care, "warn"),
                 Verdict::Bad => (Paint::Bad, "bad "),
             };
             context.out.line(&format!("{}  {name:<10} {text}", context.out.paint(paint, word)))?;
+            if let Some(advice) = advice {
+                context.out.line(&format!("{:17}{}", "", context.out.paint(Paint::Faint, advice)))?;
+            }
         }
     } else {
         context.out.json(&View { ok, checks })?;
@@ -82,32 +103,40 @@ pub(crate) async fn run(_args: &Args, context: &Context) -> Outcome {
     Ok(if ok { Exit::Ok } else { Exit::Failure })
 }
 
-async fn ask(client: &Client) -> Result<Vec<Check>, Error> {
+async fn ask(client: &Client, waiting_max: u64) -> Result<Vec<Check>, Error> {
     // The first call may have to send the script's text.
     client.counts().await?;
     let began = Instant::now();
     let counts = client.counts().await?;
     let took = began.elapsed();
-    let quick = if took < ROUND_TRIP_SLOW { Verdict::Good } else { Verdict::Care };
-    let mut checks = vec![
-        check("round trip", quick, format!("{:.1} ms", took.as_secs_f64() * 1e3)),
-        clocks(&counts),
-        workers(&counts),
-    ];
+    let quick = if took < ROUND_TRIP_SLOW { Verdict::Ok } else { Verdict::Warn };
+    let trip = check("round trip", quick, format!("{:.1} ms", took.as_secs_f64() * 1e3));
+    let trip = if quick == Verdict::Ok {
+        trip
+    } else {
+        trip.advise("every claim and settle waits for it: see the network and `redis-cli --latency`")
+    };
+    let mut checks = vec![trip, clocks(&counts), workers(&counts), room(&counts, waiting_max)];
     let waiting: u64 = counts.waiting.values().sum();
     checks.push(check(
         "tasks",
-        Verdict::Good,
+        Verdict::Ok,
         format!(
             "{waiting} waiting (of which {} scheduled, {} parked), {} running",
             counts.scheduled, counts.parked, counts.running
         ),
     ));
-    let dead = if counts.dead == 0 { Verdict::Good } else { Verdict::Care };
-    checks.push(check("dead", dead, format!("{} kept for replay", counts.dead)));
+    let dead = if counts.dead == 0 { Verdict::Ok } else { Verdict::Warn };
+    let dead = check("dead", dead, format!("{} kept for replay", counts.dead));
+    let advice = "`producer dead groups` shows what they died of";
+    checks.push(if counts.dead == 0 { dead } else { dead.advise(advice) });
     if let Some(unread) = counts.ended.get("quarantined").filter(|n| **n > 0) {
-        checks.push(check("quarantine", Verdict::Care, format!("{unread} tasks could not be read and were put aside")));
+        let text = format!("{unread} tasks could not be read and were put aside, since the beginning");
+        let advice =
+            "`producer dead list --reason invalid` shows those that are kept; `producer dead purge` forgets them";
+        checks.push(check("quarantine", Verdict::Warn, text).advise(advice));
     }
+    checks.extend(doctor_tasks::checks(client, &counts).await?);
     Ok(checks)
 }
 
@@ -116,26 +145,37 @@ fn clocks(counts: &Counts) -> Check {
     let here_ms = u64::try_from(here.as_millis()).unwrap_or(u64::MAX);
     let apart = here_ms.abs_diff(counts.now_ms);
     if apart < CLOCKS_APART_MS {
-        check("clocks", Verdict::Good, "this machine's and the server's agree")
+        check("clocks", Verdict::Ok, "this machine's and the server's agree")
     } else {
         let text = format!("this machine's and the server's are {} apart; decisions use the server's", span(apart));
-        check("clocks", Verdict::Care, text)
+        check("clocks", Verdict::Warn, text).advise("run NTP on both, or logs and states tell different times")
+    }
+}
+
+/// Queues that are nearly as full as this configuration lets them be.
+fn room(counts: &Counts, waiting_max: u64) -> Check {
+    // A fifth of the room is not for low tasks.
+    let near = |n: &u64| waiting_max > 0 && *n >= waiting_max.saturating_mul(4) / 5;
+    let full = counts.waiting.iter().find(|(_, n)| near(n));
+    match full {
+        None => check("room", Verdict::Ok, "no queue is near its bound (submit.waiting_max)"),
+        Some(((queue, priority), n)) => {
+            let priority = Priority::from_value(*priority).map_or("unknown", Priority::as_str);
+            let text = format!(
+                "queue {queue} has {n} waiting tasks of priority {priority}, of {waiting_max} that it may have"
+            );
+            check("room", Verdict::Warn, text).advise("run more workers, or raise submit.waiting_max")
+        }
     }
 }
 
 fn workers(counts: &Counts) -> Check {
     let waiting: u64 = counts.waiting.values().sum();
     match counts.workers {
-        0 if waiting > 0 => check(
-            "workers",
-            Verdict::Bad,
-            format!("none is alive, and {waiting} tasks wait: start one with `worker run`"),
-        ),
-        0 => check(
-            "workers",
-            Verdict::Care,
-            "none is alive: start one with `worker run`, or `worker dev` on this machine",
-        ),
-        n => check("workers", Verdict::Good, format!("{n} alive, {} idle", counts.idle)),
+        0 if waiting > 0 => check("workers", Verdict::Bad, format!("none is alive, and {waiting} tasks wait"))
+            .advise("start one with `worker run`"),
+        0 => check("workers", Verdict::Warn, "none is alive")
+            .advise("start one with `worker run`, or `worker dev` on this machine"),
+        n => check("workers", Verdict::Ok, format!("{n} alive, {} idle", counts.idle)),
     }
 }

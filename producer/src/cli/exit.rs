@@ -7,6 +7,8 @@ use clap::CommandFactory as _;
 use tidemill_common::store;
 use tidemill_producer::Error;
 
+use super::codes::Code;
+
 /// The exit codes, which scripts rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -35,14 +37,16 @@ pub(crate) const HELP: &str = "Exit codes:
   3    the task waited for ended badly (dead, cancelled or expired)
   4    the wait timed out; the task goes on
   5    refused: queue full, key conflict, or a duplicate with --fail-on-duplicate
-  6    of many tasks, only a part was accepted
+  6    of many tasks, only a part was accepted, or done
   7    Redis cannot be reached, or does not answer
-  130  interrupted";
+  130  interrupted
+Each failure has a code as well, such as TM-0102: producer explain TM-0102";
 
 /// Why the program ends without having done what it was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
+    pub(crate) code: Code,
     /// For people; empty where nothing needs to be said.
     pub(crate) text: String,
 }
@@ -51,37 +55,40 @@ pub(crate) struct Failure {
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 impl Failure {
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, text: text.into() }
+    pub(crate) fn usage(code: Code, text: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, code, text)
+    }
+
+    /// What was to be read cannot be.
+    pub(crate) fn cannot_read(what: &str, error: &io::Error) -> Self {
+        Self::usage(Code::CannotRead, format!("cannot read {what}: {error}"))
     }
 
     /// Data is to come from stdin, and stdin is a terminal where nobody knows what to type: help, and no wait.
     pub(crate) fn at_terminal(what: &str, verb: &str) -> Self {
         let mut command = super::args::Args::command();
         let help = command.find_subcommand_mut(verb).map(|verb| verb.render_help().to_string()).unwrap_or_default();
-        Self::usage(format!(
-            "{what} from stdin, which is a terminal: pipe it in, or name a file\n\n{}",
-            help.trim_end()
-        ))
+        let text = format!("{what} from stdin, which is a terminal: pipe it in, or name a file\n\n{}", help.trim_end());
+        Self::usage(Code::Terminal, text)
     }
 
-    pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
-        Self { exit, text: text.into() }
+    pub(crate) fn new(exit: Exit, code: Code, text: impl Into<String>) -> Self {
+        Self { exit, code, text: text.into() }
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let exit = exit_of(&error);
+        let (exit, code) = (exit_of(&error), code_of(&error));
         let mut text = match &error {
-            Error::Connect { url, source } => return Self::new(exit, unreachable_text(url, source.as_ref())),
+            Error::Connect { url, source } => return Self::new(exit, code, unreachable_text(url, source.as_ref())),
             Error::Book(mistakes) => format!("the book has mistakes:\n  - {}", mistakes.join("\n  - ")),
             other => chain(other),
         };
         if let Error::Unknown { id, .. } = &error {
             text.push_str(&format!("\n  to send it again: the same command with --id {id}"));
         }
-        Self { exit, text }
+        Self { exit, code, text }
     }
 }
 
@@ -90,7 +97,7 @@ impl From<io::Error> for Failure {
         // Whoever read our output has what it wanted.
         let text =
             if error.kind() == io::ErrorKind::BrokenPipe { String::new() } else { format!("cannot write: {error}") };
-        Self::new(Exit::Failure, text)
+        Self::new(Exit::Failure, Code::CannotWrite, text)
     }
 }
 
@@ -103,6 +110,37 @@ pub(crate) fn exit_of(error: &Error) -> Exit {
         Error::Store(e) if e.is_transient() => Exit::Unreachable,
         e if e.is_refusal() => Exit::Refused,
         _ => Exit::Failure,
+    }
+}
+
+/// The code that an error has.
+pub(crate) fn code_of(error: &Error) -> Code {
+    match error {
+        Error::Invalid(_) => Code::NoTask,
+        Error::Full { .. } => Code::QueueFull,
+        Error::ServerFull => Code::MemoryFull,
+        Error::TooManyQueues { .. } => Code::TooManyQueues,
+        Error::Conflict { .. } => Code::KeyConflict,
+        Error::Unknown { .. } => Code::Unknown,
+        Error::Book(_) => Code::BookMistakes,
+        Error::Connect { source: Some(source), .. } if !source.is_transient() => Code::NotLetIn,
+        Error::Connect { .. } => Code::Unreachable,
+        Error::Store(store) => code_of_store(store),
+        Error::Payload { .. } => Code::NoPayload,
+        // Rejected, Failed, and what a later version of the library may add.
+        _ => Code::NotTaken,
+    }
+}
+
+fn code_of_store(error: &store::Error) -> Code {
+    match error {
+        store::Error::Unavailable { .. } => Code::NoAnswer,
+        store::Error::Full => Code::MemoryFull,
+        store::Error::Envelope(_) => Code::NoTask,
+        store::Error::Settings(_) => Code::RedisSettings,
+        store::Error::Unsuitable(_) => Code::Unsuitable,
+        store::Error::Reply { .. } => Code::StrangeAnswer,
+        _ => Code::RedisRefused,
     }
 }
 

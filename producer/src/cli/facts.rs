@@ -115,7 +115,7 @@ pub(crate) struct Facts {
     #[arg(long, short = 'Q', value_name = "QUEUE")]
     pub(crate) queue: Option<QueueName>,
     /// urgent, high, normal or low; or 20, 10, 5, 1 [default: normal]
-    #[arg(long, short, value_name = "PRIORITY")]
+    #[arg(long, short, value_name = "PRIORITY", value_parser = super::filter::priority_parser(), hide_possible_values = true)]
     #[serde(deserialize_with = "priority")]
     pub(crate) priority: Option<Priority>,
     /// Not before this long from now, by the server's clock: 250ms, 10s, 5m, 2h

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _};
 
 use tidemill_producer::TaskId;
 
+use super::codes::Code;
 use super::exit::Failure;
 
 /// An id and its line end fit in this; a longer line is none.
@@ -21,18 +22,26 @@ impl Ids {
     /// All ids, in their order; `verb` is who asks.
     ///
     /// # Errors
-    /// The first that is none, and an empty list: a pipeline whose first part found nothing should say so.
+    /// As [`read`].
     pub(crate) fn read(&self, verb: &str) -> Result<Vec<TaskId>, Failure> {
-        let mut ids = Vec::new();
-        for word in &self.ids {
-            if word == "-" { read_stdin(&mut ids, verb)? } else { ids.push(parse(word)?) }
-        }
-        if ids.is_empty() { Err(Failure::usage("no id on stdin")) } else { Ok(ids) }
+        read(&self.ids, verb)
     }
 }
 
+/// All ids, in their order; `verb` is who asks.
+///
+/// # Errors
+/// The first that is none, and an empty list: a pipeline whose first part found nothing should say so.
+pub(crate) fn read(words: &[String], verb: &str) -> Result<Vec<TaskId>, Failure> {
+    let mut ids = Vec::new();
+    for word in words {
+        if word == "-" { read_stdin(&mut ids, verb)? } else { ids.push(parse(word)?) }
+    }
+    if ids.is_empty() { Err(Failure::usage(Code::NoId, "no id on stdin")) } else { Ok(ids) }
+}
+
 fn parse(word: &str) -> Result<TaskId, Failure> {
-    word.parse().map_err(|e| Failure::usage(format!("{word:?} is no id: {e}")))
+    word.parse().map_err(|e| Failure::usage(Code::NoId, format!("{word:?} is no id: {e}")))
 }
 
 fn read_stdin(ids: &mut Vec<TaskId>, verb: &str) -> Result<(), Failure> {
@@ -43,7 +52,7 @@ fn read_stdin(ids: &mut Vec<TaskId>, verb: &str) -> Result<(), Failure> {
     loop {
         let mut line = Vec::new();
         let read = stdin.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-        match read.map_err(|e| Failure::usage(format!("cannot read stdin: {e}")))? {
+        match read.map_err(|e| Failure::cannot_read("stdin", &e))? {
             0 => return Ok(()),
             _ => match String::from_utf8_lossy(&line).trim() {
                 "" => {}

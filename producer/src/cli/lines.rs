@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tidemill_producer::{AgentName, NewTask, TaskId};
 use tokio::sync::mpsc;
 
+use super::codes::Code;
 use super::exit::Failure;
 use super::facts::{Facts, ServerClock};
 
@@ -73,11 +74,11 @@ impl Input {
             }
             return Ok(Self { from: Box::new(io::stdin()), bytes: None });
         }
-        let failed = |e: io::Error| Failure::usage(format!("cannot read {}: {e}", path.display()));
+        let failed = |e: io::Error| Failure::cannot_read(&path.display().to_string(), &e);
         let file = File::open(path).map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
         if meta.is_dir() {
-            return Err(Failure::usage(format!("{} is a directory", path.display())));
+            return Err(Failure::usage(Code::CannotRead, format!("{} is a directory", path.display())));
         }
         Ok(Self { from: Box::new(file), bytes: meta.is_file().then_some(meta.len()) })
     }

@@ -4,8 +4,10 @@ use std::env;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
+
+use super::codes::Code;
 
 /// Below this many columns a table is not wrapped: it would be one letter wide.
 const WIDTH_MIN: u16 = 60;
@@ -71,7 +73,7 @@ impl Out {
         let terminal = io::stdout().is_terminal();
         let format = format.unwrap_or(if terminal { Format::Table } else { Format::Json });
         let color_out = colored(color, terminal);
-        let color_err = colored(color, io::stderr().is_terminal());
+        let color_err = on_stderr(color);
         Self { format, quiet, terminal, color_out, color_err }
     }
 
@@ -122,6 +124,10 @@ impl Out {
         for column in table.column_iter_mut() {
             column.set_padding((0, 2));
         }
+        // An id that is wrapped cannot be copied.
+        if let Some(first) = table.column_mut(0) {
+            first.set_constraint(ColumnConstraint::ContentWidth);
+        }
         let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
         self.line(&lines.join("\n"))
     }
@@ -140,15 +146,20 @@ impl Out {
     }
 
     /// The last words of a program that failed.
-    pub(crate) fn error(&self, text: &str) {
-        let word = if self.color_err { "\u{1b}[1;31merror:\u{1b}[0m" } else { "error:" };
-        self.warn(&format!("{word} {text}"));
+    pub(crate) fn error(&self, code: Code, text: &str) {
+        let (on, off) = if self.color_err { ("\u{1b}[1;31m", "\u{1b}[0m") } else { ("", "") };
+        self.warn(&format!("{on}error[{code}]:{off} {text}"));
     }
 
     /// Text for stdout in a colour, if there are colours.
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
         if self.color_out { format!("\u{1b}[{}m{text}\u{1b}[0m", paint.code()) } else { text.to_owned() }
     }
+}
+
+/// Whether stderr gets colours.
+pub(crate) fn on_stderr(color: Color) -> bool {
+    colored(color, io::stderr().is_terminal())
 }
 
 /// Whether a stream gets colours; see <https://no-color.org> and <https://bixense.com/clicolors>.
@@ -175,6 +186,33 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// A text in one line: line ends and tabs are spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A text of at most so many characters; what is cut off is an ellipsis.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// How wide a table's last column may be so that no line is wrapped; none when nobody knows how wide the terminal is.
+pub(crate) fn last_column(header: &[&str], rows: &[Vec<String>]) -> Option<usize> {
+    const BETWEEN: usize = 2;
+    let whole = Table::new().width().filter(|columns| *columns >= WIDTH_MIN)?;
+    let columns = header.len().saturating_sub(1);
+    let widest = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain([header[at].len()]).max().unwrap_or(0)
+    };
+    let others: usize = (0..columns).map(|at| widest(at) + BETWEEN).sum();
+    Some(usize::from(whole).saturating_sub(others + BETWEEN))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +220,12 @@ mod tests {
     #[test]
     fn what_a_task_says_cannot_steer_a_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\r\u{0}c\n"), "a\\u{1b}[2Jb\\r\\u{0}c\n");
+    }
+
+    #[test]
+    fn texts_are_cut_between_letters() {
+        assert_eq!((cut("été", 3), cut("étés", 3)), ("été".to_owned(), "ét…".to_owned()));
+        assert_eq!(one_line("a\n\n  b\t"), "a b");
     }
 
     #[test]

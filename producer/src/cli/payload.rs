@@ -7,6 +7,7 @@ use std::path::Path;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::codes::Code;
 use super::exit::Failure;
 
 /// Reads a payload, of at most `most` bytes. `-` is stdin.
@@ -15,7 +16,7 @@ use super::exit::Failure;
 /// When it cannot be read or is too large, or stdin is a terminal: nobody would know what to type.
 pub(crate) fn read(path: &Path, most: usize) -> Result<Bytes, Failure> {
     let shown = path.display();
-    let failed = |e: std::io::Error| Failure::usage(format!("cannot read the payload from {shown}: {e}"));
+    let failed = |e: std::io::Error| Failure::cannot_read(&format!("the payload from {shown}"), &e);
     if path.as_os_str() != "-" {
         return bounded(File::open(path).map_err(failed)?, most).map_err(failed)?;
     }
@@ -29,9 +30,8 @@ fn bounded(from: impl Read, most: usize) -> std::io::Result<Result<Bytes, Failur
     let mut bytes = Vec::new();
     from.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok(if bytes.len() > most {
-        Err(Failure::usage(format!(
-            "the payload has more than {most} bytes, which is the most (submit.payload_bytes_max)"
-        )))
+        let text = format!("the payload has more than {most} bytes, which is the most (submit.payload_bytes_max)");
+        Err(Failure::usage(Code::Payload, text))
     } else {
         Ok(bytes.into())
     })

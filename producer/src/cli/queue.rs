@@ -16,11 +16,18 @@ const WATCH_EVERY_MIN: Duration = Duration::from_millis(100);
 /// Clears a terminal and goes to its top.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
+const EXAMPLES: &str = "Examples:
+  producer queue
+  producer queue --watch
+  producer queue --output json | jq .parked
+";
+
 /// What waits, runs and has ended
 ///
 /// JSON fields: queues (name, urgent, high, normal, low, waiting), running, scheduled, parked, dead, workers, idle, ended (by
 /// outcome, since the beginning), now_ms (server time). Waiting counts queued, scheduled and parked tasks.
 #[derive(Debug, clap::Args)]
+#[command(before_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Look again and again, every 2s or as often as said; in JSON, a line each time
     #[arg(long, short, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "2s")]

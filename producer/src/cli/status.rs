@@ -12,11 +12,16 @@ use super::{Context, words};
 /// Questions under way at once.
 const LOOKS: usize = 32;
 
+const EXAMPLES: &str = "Examples:
+  producer status ID
+  producer list --state running --output ndjson | jq -r .id | producer status -
+";
+
 /// Where tasks are and how they fared
 ///
 /// JSON is one object for one id and a list for several; ndjson has a line for each. Exit code 1 when nothing is known of one.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = STATUS_FIELDS)]
+#[command(before_long_help = EXAMPLES, after_long_help = STATUS_FIELDS)]
 pub(crate) struct Args {
     #[command(flatten)]
     ids: Ids,
@@ -32,7 +37,8 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     let (statuses, views): (Vec<Status>, Vec<StatusView>) = looks.try_collect().await?;
     let known = statuses.iter().all(|status| status.state.is_some());
     if context.out.is_table() {
-        let rows = views.iter().zip(&statuses).map(|(view, status)| row(context, view, status)).collect();
+        let now_ms = client.counts().await?.now_ms;
+        let rows = views.iter().zip(&statuses).map(|(view, status)| row(context, view, status, now_ms)).collect();
         context.out.table(&["ID", "STATE", "AGENT", "QUEUE", "PRIORITY", "ATTEMPT", "WHAT"], rows)?;
         for (view, text) in views.iter().filter_map(|view| Some((view, view.payload.text()?))) {
             context.out.line(&format!("{}  payload: {}", view.id, printable(&text)))?;
@@ -52,13 +58,25 @@ async fn see(client: &Client, id: &TaskId, with_payload: bool) -> Result<(Status
     Ok((status, view))
 }
 
-fn row(context: &Context, view: &StatusView, status: &Status) -> Vec<String> {
+fn row(context: &Context, view: &StatusView, status: &Status, now_ms: u64) -> Vec<String> {
     let text = |part: &Option<String>| part.as_deref().map_or_else(|| "-".to_owned(), printable);
     let lost = (view.losses > 0).then(|| format!("lost with its worker: {}", view.losses));
-    let what = [&view.gate, &view.worker, &view.progress, &lost, &view.error, &view.result.result_error]
-        .into_iter()
-        .flatten()
-        .map(|t| printable(t));
+    let replayed = (view.replays > 0).then(|| format!("replayed: {}", view.replays));
+    let reason = view.reason.map(|reason| reason.to_string());
+    let again = if view.attempt > 0 { "tried again" } else { "due" };
+    let due = view.due_ms.map(|due| format!("{again} in {}", words::span(due.saturating_sub(now_ms))));
+    let what = [
+        &view.gate,
+        &view.worker,
+        &view.progress,
+        &due,
+        &lost,
+        &replayed,
+        &reason,
+        &view.error,
+        &view.result.result_error,
+    ];
+    let what = what.into_iter().flatten().map(|t| printable(t));
     vec![
         view.id.to_string(),
         context.out.paint(words::paint(status.state), view.state),

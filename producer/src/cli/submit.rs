@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tidemill_producer::{AgentName, Client, Receipt, Taken, TaskId, Waited};
 
+use super::codes::Code;
 use super::exit::{Exit, Failure, Outcome};
 use super::facts::{Facts, ServerClock, Span};
 use super::output::{Format, printable};
@@ -34,7 +35,7 @@ Many tasks (--ndjson): each line of the file is an object with any of
   agent, payload (any JSON value), queue, priority, delay, at, start_within, max_age, key, on_key, tenant, order_key,
   hold_on_dead, cost, max_attempts, timeout, retry_base, retry_cap, result, id
 and flags are the defaults of all lines. With --output ndjson there is a result line for each:
-  line; outcome (accepted, replaced, duplicate, conflict, full, refused, invalid, unknown); id; error; retry_after_ms
+  line; outcome (accepted, replaced, duplicate, conflict, full, refused, invalid, unknown); id; code; error; retry_after_ms
 else a summary: lines, accepted, replaced, duplicate, refused, invalid, unknown, last_line, seconds, problems (the first 100).
 Bad lines are reported and skipped. After an interruption, --from-line goes on where it stopped.";
 
@@ -105,16 +106,18 @@ pub(crate) async fn run(args: Args, context: &Context) -> Outcome {
     if let Some(path) = args.ndjson.clone() {
         return bulk::run(args, &path, context).await;
     }
-    let agent = args.agent.clone().ok_or_else(|| Failure::usage("name the agent: producer submit AGENT"))?;
+    let wrong = |text| Failure::usage(Code::NoTask, text);
+    let agent =
+        args.agent.clone().ok_or_else(|| Failure::usage(Code::Arguments, "name the agent: producer submit AGENT"))?;
     let payload = read_payload(&args, context)?;
     // What is wrong with the task itself is said before a server is looked for.
     let timeless = Facts { at: None, ..args.facts.clone() };
-    let draft = timeless.task(agent.clone(), payload.clone(), ServerClock::new(0)).map_err(Failure::usage)?;
-    draft.check_within(context.config.submit.payload_bytes_max).map_err(|e| Failure::usage(e.to_string()))?;
+    let draft = timeless.task(agent.clone(), payload.clone(), ServerClock::new(0)).map_err(wrong)?;
+    draft.check_within(context.config.submit.payload_bytes_max).map_err(|e| wrong(e.to_string()))?;
 
     let client = context.connect().await?;
     let now_ms = if args.facts.at.is_some() { client.counts().await?.now_ms } else { 0 };
-    let task = args.facts.clone().task(agent, payload, ServerClock::new(now_ms)).map_err(Failure::usage)?;
+    let task = args.facts.clone().task(agent, payload, ServerClock::new(now_ms)).map_err(wrong)?;
     // An id of our own making is new: if it is in already, our own first try had brought it there.
     let (made, own_id) = (task.id.clone(), args.facts.id.is_none());
     let receipt = client.submit(task).await?;
@@ -123,7 +126,7 @@ pub(crate) async fn run(args: Args, context: &Context) -> Outcome {
         accepted(&receipt, duplicate, context).await?;
     }
     if duplicate && args.fail_on_duplicate {
-        return Err(Failure::new(Exit::Refused, format!("task {} was in already", receipt.id())));
+        return Err(Failure::new(Exit::Refused, Code::Duplicate, format!("task {} was in already", receipt.id())));
     }
     if args.wait {
         let timeout = args.wait_timeout.map_or(context.config.wait.timeout, |span| span.0);
@@ -163,8 +166,9 @@ fn read_payload(args: &Args, context: &Context) -> Result<Bytes, Failure> {
         _ => Bytes::from_static(b"null"),
     };
     if !args.raw {
-        payload::check_json(&bytes)
-            .map_err(|e| Failure::usage(format!("the payload is not JSON: {e}\n  with --raw it may be anything")))?;
+        payload::check_json(&bytes).map_err(|e| {
+            Failure::usage(Code::Payload, format!("the payload is not JSON: {e}\n  with --raw it may be anything"))
+        })?;
     }
     Ok(bytes)
 }
@@ -217,16 +221,16 @@ async fn say_if_alone(client: &Client, context: &Context) -> Waited {
 }
 
 fn say_badly(id: &TaskId, waited: &Waited, context: &Context) {
-    match waited {
-        Waited::Ended(end) if end.is_success() => {}
-        Waited::Ended(end) if end.error.is_empty() => context.out.warn(&format!("task {id} is {}", end.state)),
-        Waited::Ended(end) => context.out.warn(&format!("task {id} is {}: {}", end.state, printable(&end.error))),
+    let (code, text) = match waited {
+        Waited::Ended(end) if end.is_success() => return,
+        Waited::Ended(end) if end.error.is_empty() => (Code::EndedBadly, format!("task {id} is {}", end.state)),
+        Waited::Ended(end) => (Code::EndedBadly, format!("task {id} is {}: {}", end.state, printable(&end.error))),
         Waited::TimedOut { last } => {
             let state = super::view::state_name(*last);
-            context
-                .out
-                .warn(&format!("task {id} has not ended in time ({state}) and goes on; see `producer explain {id}`"));
+            let text = format!("task {id} has not ended in time ({state}) and goes on; see `producer explain {id}`");
+            (Code::WaitOver, text)
         }
-        Waited::Forgotten => context.out.warn(&format!("nothing is known of task {id} any more")),
-    }
+        Waited::Forgotten => (Code::NothingKnown, format!("nothing is known of task {id} any more")),
+    };
+    context.out.error(code, &text);
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tidemill_common::history::{DeadReason, PastError};
 use tidemill_common::task::Task;
 use tidemill_common::{envelope, store};
 use tidemill_producer::{Client, Ended, Error, State, Status, TaskId, Waited};
@@ -16,9 +17,12 @@ pub(crate) const STATUS_FIELDS: &str =
   agent, queue, priority, tenant   queue to tenant only while the task has not ended, or is dead
   gate              what holds a parked task back
   attempt, losses   runs that counted, runs lost with their worker
+  replays           how often it was replayed after it was dead
   worker, progress  of a running task
-  due_ms, started_ms, ended_ms     server time
+  due_ms, started_ms, ended_ms     server time; due_ms of a scheduled task, also of one that waits for another try
+  reason            why it is dead: attempts, rejected, poison, invalid, never_fits, unknown_agent
   error             why it failed, last time
+  errors            the last five, the newest first: at_ms, attempt, text
   result            what the handler returned, as JSON; or result_text, or result_hex; or result_error, why it cannot be read here
   payload           with --payload, of a task that has not ended or is dead: as JSON; or payload_text, payload_hex, payload_error";
 
@@ -57,7 +61,7 @@ impl PayloadView {
                 let ResultView { result, result_text, result_hex, .. } = ResultView::of(&task.payload);
                 Ok(Self { payload: result, payload_text: result_text, payload_hex: result_hex, payload_error: None })
             }
-            Err(error @ (Error::Payload { .. } | Error::Store(store::Error::Envelope(_)))) => {
+            Err(error @ (Error::Payload { .. } | Error::Store(store::Error::Reply { .. }))) => {
                 Ok(Self { payload_error: Some(chain(&error)), ..Self::default() })
             }
             Err(error) => Err(error),
@@ -109,12 +113,15 @@ pub(crate) struct StatusView {
     pub(crate) gate: Option<String>,
     pub(crate) attempt: u64,
     pub(crate) losses: u64,
+    pub(crate) replays: u64,
     pub(crate) worker: Option<String>,
     pub(crate) progress: Option<String>,
     pub(crate) due_ms: Option<u64>,
     pub(crate) started_ms: Option<u64>,
     pub(crate) ended_ms: Option<u64>,
+    pub(crate) reason: Option<DeadReason>,
     pub(crate) error: Option<String>,
+    pub(crate) errors: Vec<PastError>,
     #[serde(flatten)]
     pub(crate) result: ResultView,
     #[serde(flatten)]
@@ -150,12 +157,15 @@ impl StatusView {
             gate: status.gate.clone(),
             attempt: status.attempt,
             losses: status.losses,
+            replays: status.replays,
             worker: said(&status.worker),
             progress: said(&status.progress),
             due_ms: time(status.due_ms),
             started_ms: time(status.started_ms),
             ended_ms: time(status.ended_ms),
+            reason: status.reason,
             error: said(error),
+            errors: status.errors.clone(),
             result: ended.map_or_else(ResultView::default, |end| ResultView::of(&end.result)),
             payload: PayloadView::default(),
         }
@@ -168,14 +178,9 @@ impl StatusView {
     }
 }
 
-/// What a status's header says of its task. The header ends before the part that only workers read; an empty one is put there.
+/// What a status's header says of its task.
 pub(crate) fn head(id: &TaskId, status: &Status) -> Option<Task> {
-    const NO_META: [u8; 3] = [0, 1, 0x80];
-    if status.header.is_empty() {
-        return None;
-    }
-    let whole: Bytes = [&status.header[..], &NO_META].concat().into();
-    envelope::open(id.clone(), &whole).ok()
+    if status.header.is_empty() { None } else { envelope::head(id.clone(), &status.header).ok() }
 }
 
 /// What waiting for one task came to.

@@ -16,9 +16,14 @@ result_hex. JSON is one object for one id and a list for several; ndjson has a l
 
 Exit code: 3 when one ended badly, else 4 when one has not ended in time, else 1 when nothing is known of one.";
 
+const EXAMPLES: &str = "Examples:
+  producer wait ID --timeout 5m
+  producer wait ID-1 ID-2 --output ndjson        each as soon as it has ended
+";
+
 /// Wait for the ends of tasks
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = FIELDS)]
+#[command(before_long_help = EXAMPLES, after_long_help = FIELDS)]
 pub(crate) struct Args {
     #[command(flatten)]
     ids: Ids,

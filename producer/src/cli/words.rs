@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use tidemill_common::config::duration;
+use tidemill_common::history::{DeadReason, PastError};
+use tidemill_common::store::Pausable;
+use tidemill_common::task::Task;
 use tidemill_producer::{State, Status, TaskId};
 
 use super::output::{Paint, printable};
@@ -31,8 +34,20 @@ pub(crate) fn brief(status: &Status) -> String {
     }
 }
 
+/// What an explanation says beside the task's own status.
+#[derive(Debug, Default)]
+pub(crate) struct Around {
+    /// The server's time.
+    pub(crate) now_ms: u64,
+    /// Workers that are alive.
+    pub(crate) workers: u64,
+    /// The dead head of its order key, behind which it waits.
+    pub(crate) held_by: Option<TaskId>,
+}
+
 /// A whole explanation, a sentence a line.
-pub(crate) fn explain(id: &TaskId, status: &Status, now_ms: u64, workers: u64) -> Vec<String> {
+pub(crate) fn explain(id: &TaskId, status: &Status, around: &Around) -> Vec<String> {
+    let now_ms = around.now_ms;
     let task = view::head(id, status);
     let agent = task.as_ref().map_or_else(|| status.agent.clone(), |t| t.agent.to_string());
     let agent = if agent.is_empty() { "its agent".to_owned() } else { format!("agent {agent}") };
@@ -46,21 +61,98 @@ pub(crate) fn explain(id: &TaskId, status: &Status, now_ms: u64, workers: u64) -
         Some(State::Running) => running(status, now_ms),
         Some(State::Succeeded) => vec![format!("It succeeded{}.", ago(now_ms, status.ended_ms))],
         Some(State::Dead) => vec![
-            format!("It failed for good{}, after {} runs that counted.", ago(now_ms, status.ended_ms), status.attempt),
-            "It is kept for replay.".to_owned(),
+            format!("It failed for good{}, after {} that counted.", ago(now_ms, status.ended_ms), runs(status.attempt)),
+            died_of(status.reason).to_owned(),
         ],
         Some(State::Cancelled) => vec![format!("It was called off{}.", ago(now_ms, status.ended_ms))],
         Some(State::Expired) => vec![format!("It had not started before its deadline and expired{}.", ago(now_ms, status.ended_ms))],
     };
-    if matches!(status.state, Some(State::Queued | State::Parked)) && workers == 0 {
+    if let Some(head) = &around.held_by {
+        lines.push(format!(
+            "That one is dead, and holds its order key: {head}. `producer dead replay {head}` lets it run again, `producer dead \
+             skip {head}` lets the next go."
+        ));
+    }
+    if matches!(status.state, Some(State::Queued | State::Parked)) && around.workers == 0 {
         lines.push("No worker is alive: start one with `worker run`, or `worker dev` on this machine.".to_owned());
     }
-    let error = tidemill_producer::Ended::of(id, status).map_or_else(|| status.error().to_owned(), |end| end.error);
-    if !error.is_empty() {
-        lines.push(format!("Its last error: {}", printable(&error)));
-    }
     if status.losses > 0 {
-        lines.push(format!("It was lost with its worker {} times.", status.losses));
+        lines.push(format!("It was lost with its worker {}.", times(status.losses)));
+    }
+    if status.replays > 0 {
+        lines.push(format!("It was replayed {}.", times(status.replays)));
+    }
+    lines.extend(errors(id, status, now_ms));
+    if status.state == Some(State::Dead) {
+        lines.extend(what_now(id, status.reason, task.as_ref()));
+    }
+    lines
+}
+
+fn runs(n: u64) -> String {
+    if n == 1 { "1 run".to_owned() } else { format!("{n} runs") }
+}
+
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
+/// Its last errors, the newest first.
+fn errors(id: &TaskId, status: &Status, now_ms: u64) -> Vec<String> {
+    let last = tidemill_producer::Ended::of(id, status).map_or_else(|| status.error().to_owned(), |end| end.error);
+    match status.errors.as_slice() {
+        [] if last.is_empty() => Vec::new(),
+        [] => vec![format!("Its last error: {}", printable(&last))],
+        [one] => {
+            vec![format!("Its last error (attempt {}{}): {}", one.attempt, ago_in(now_ms, one), printable(&one.text))]
+        }
+        all => {
+            let one = |e: &PastError| format!("  attempt {}{}: {}", e.attempt, ago_in(now_ms, e), printable(&e.text));
+            std::iter::once("Its last errors:".to_owned()).chain(all.iter().map(one)).collect()
+        }
+    }
+}
+
+fn ago_in(now_ms: u64, error: &PastError) -> String {
+    format!(",{}", ago(now_ms, error.at_ms))
+}
+
+/// Why it is dead.
+fn died_of(reason: Option<DeadReason>) -> &'static str {
+    match reason {
+        Some(DeadReason::Attempts) => "Reason `attempts`: the last of its attempts failed.",
+        Some(DeadReason::Rejected) => "Reason `rejected`: its handler said that it will never succeed.",
+        Some(DeadReason::Poison) => {
+            "Reason `poison`: it was lost with its worker too often, at last alone in a process of its own."
+        }
+        Some(DeadReason::Invalid) => "Reason `invalid`: it cannot be read, and was put aside.",
+        Some(DeadReason::NeverFits) => "Reason `never_fits`: it takes more of a rate than the rule ever allows.",
+        Some(DeadReason::UnknownAgent) => "Reason `unknown_agent`: no worker knew its agent for too long.",
+        None => "Why is not known any more.",
+    }
+}
+
+/// What can be done about a dead task.
+fn what_now(id: &TaskId, reason: Option<DeadReason>, task: Option<&Task>) -> Vec<String> {
+    let before = match reason {
+        Some(DeadReason::NeverFits) => "Raise the limit of its rule (`producer book apply`), then: ",
+        Some(DeadReason::UnknownAgent) => "Start a worker that runs its agent, then: ",
+        Some(DeadReason::Rejected) => "See to what it was given (`producer dead show`), then: ",
+        _ => "",
+    };
+    let mut lines = Vec::new();
+    if reason == Some(DeadReason::Invalid) {
+        lines.push(format!("It cannot run again. To forget it: `producer dead purge {id}`."));
+    } else {
+        lines.push(format!(
+            "{before}`producer dead replay {id}` lets it run again, with --set FIELD=VALUE for another payload; `producer dead \
+             purge {id}` forgets it."
+        ));
+    }
+    if let Some(key) = task.filter(|task| task.hold_on_dead).and_then(|task| task.order_key.as_ref()) {
+        lines.push(format!(
+            "It holds the order key {key:?}: those behind it wait. `producer dead skip {id}` lets the next go and leaves it dead."
+        ));
     }
     lines
 }
@@ -68,7 +160,7 @@ pub(crate) fn explain(id: &TaskId, status: &Status, now_ms: u64, workers: u64) -
 fn scheduled(status: &Status, now_ms: u64) -> Vec<String> {
     let due = span(status.due_ms.saturating_sub(now_ms));
     if status.attempt > 0 || !status.error().is_empty() {
-        vec![format!("It failed ({} runs counted) and is tried again in {due}.", status.attempt)]
+        vec![format!("It failed ({} counted) and is tried again in {due}.", runs(status.attempt))]
     } else {
         vec![format!("It is due in {due}.")]
     }
@@ -99,6 +191,12 @@ pub(crate) fn gate(name: &str, agent: &str) -> String {
         return format!(
             "An earlier task with the order key {:?} has not ended; this one goes on when that one has.",
             key
+        );
+    }
+    if let Some(what) = name.strip_prefix("p/").and_then(Pausable::from_field) {
+        let what = printable(&what.to_string());
+        return format!(
+            "Gate {shown}: {what} is paused. It goes on when that is resumed, or the pause's time is over."
         );
     }
     let rule = name.get(2..).map_or_else(|| shown.clone(), rule);
@@ -142,6 +240,17 @@ pub(crate) fn span(ms: u64) -> String {
     if rounded == 0 { "no time".to_owned() } else { duration::text(Duration::from_millis(rounded)) }
 }
 
+/// An age for a table: its largest unit and the next.
+pub(crate) fn age(ms: u64) -> String {
+    match ms / 1000 {
+        0 => format!("{ms}ms"),
+        s @ 1..60 => format!("{s}s"),
+        s @ 60..3_600 => format!("{}m {}s", s / 60, s % 60),
+        s @ 3_600..86_400 => format!("{}h {}m", s / 3_600, s % 3_600 / 60),
+        s => format!("{}d {}h", s / 86_400, s % 86_400 / 3_600),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +262,9 @@ mod tests {
             ("want:*", "alone"),
             ("order:{x}", "\"{x}\""),
             ("s/*/", "all tasks"),
+            ("p/*", "everything is paused"),
+            ("p/q/slow", "queue slow is paused"),
+            ("p/x", "holds it back"),
             ("s/at/gpt4/a/b", "agent gpt4, tenant a/b"),
             ("r/qa/default/gpt4", "queue default, agent gpt4"),
             ("lock:x\u{1b}", "lock:x\\u{1b}"),
@@ -165,6 +277,7 @@ mod tests {
 
     #[test]
     fn spans_are_short() {
+        assert_eq!((age(999), age(61_000), age(90_000_000)), ("999ms".into(), "1m 1s".into(), "1d 1h".into()));
         assert_eq!((span(0).as_str(), span(250).as_str(), span(61_500).as_str()), ("no time", "250ms", "1m 1s"));
     }
 }

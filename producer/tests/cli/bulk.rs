@@ -50,6 +50,10 @@ fn bad_lines_are_told_and_skipped_and_flags_are_defaults() {
         outcomes,
         ["accepted", "duplicate", "conflict", "invalid", "invalid", "accepted", "invalid", "accepted"]
     );
+    assert_eq!(
+        (&lines[2]["code"], &lines[3]["code"], &lines[0]["code"]),
+        (&json!("TM-0105"), &json!("TM-0101"), &json!(null))
+    );
     assert_eq!(lines[1]["id"], lines[0]["id"]);
     assert_eq!(lines[2]["id"], lines[0]["id"]);
     assert!(lines[4]["error"].as_str().unwrap().contains("'{'"), "{}", lines[4]);

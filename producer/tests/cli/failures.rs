@@ -93,7 +93,7 @@ fn a_configuration_is_read_and_its_mistakes_come_together() {
     with("1m").assert_code(0);
     std::fs::write(&file, "[redis]\nurll = \"x\"\n[submit]\ncalls_in_flight = 0\n").unwrap();
     let wrong = with("soon").assert_code(2);
-    for part in ["urll", "calls_in_flight", "wait.timeout"] {
+    for part in ["urll", "did you mean `url`?", "calls_in_flight", "wait.timeout"] {
         assert!(wrong.err.contains(part), "{wrong:?}");
     }
     std::fs::remove_file(&file).unwrap();
@@ -104,4 +104,33 @@ fn a_configuration_is_read_and_its_mistakes_come_together() {
 fn a_url_that_cannot_be_read_is_a_usage_error_without_its_secret() {
     let wrong = run("redis//u:s3cr3t@h", &["queue"]).assert_code(2);
     assert!(!wrong.err.contains("s3cr3t"), "{wrong:?}");
+}
+
+#[test]
+fn every_failure_begins_with_a_code_that_explain_knows() {
+    let server = server();
+    let url = server.url();
+    run(&url, &["submit", "a", "1", "--key", "k"]).assert_code(0);
+    for (args, code, exit) in [
+        (&["submit", "a", "1", "--key", "k", "--fail-on-duplicate"][..], "TM-0106", 5),
+        (&["submit", "a", "2", "--key", "k"], "TM-0105", 5),
+        (&["submit", "a", "{"], "TM-0203", 2),
+        (&["submit", "a", "1", "--payload-file", "x"], "TM-0201", 2),
+        (&["submit", "a", "--payload-file", "/no/such/file"], "TM-0204", 2),
+        (&["submit", "a", "1", "--max-attempts", "0"], "TM-0101", 2),
+        (&["sumbit"], "TM-0201", 2),
+        (&["status", "a:b"], "TM-0202", 2),
+        (&["explain", "TM-9999"], "TM-0201", 2),
+        (&["queue", "--redis", "redis://127.0.0.1:1"], "TM-0301", 7),
+    ] {
+        let failed = run(&url, args).assert_code(exit);
+        assert!(failed.err.starts_with(&format!("error[{code}]: ")), "{args:?}: {failed:?}");
+        // No server is asked.
+        let explained = run("redis://127.0.0.1:1", &["explain", code]).assert_code(0).json();
+        assert_eq!(explained["code"], code);
+    }
+    assert!(run(&url, &["explain", "tm-0102", "--output", "table"]).assert_code(0).out.starts_with("TM-0102: "));
+    let mut command = producer(&url, &["sumbit", "--color", "always"]);
+    command.env_remove("NO_COLOR");
+    assert!(finish(command).err.contains("\u{1b}["), "in the colours that were asked for");
 }

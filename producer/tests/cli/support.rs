@@ -228,6 +228,26 @@ impl Worker {
             .await;
     }
 
+    /// Takes all that there is and lets each end badly, with the error that is made for it.
+    pub(crate) async fn kill_all(&mut self, error: impl Fn(&Delivery) -> String) {
+        loop {
+            let deliveries = self.claim().await;
+            if deliveries.is_empty() {
+                return;
+            }
+            self.sequence += 1;
+            let item = |d: &Delivery| SettleItem {
+                id: d.id.clone(),
+                fence: d.fence,
+                verb: Verb::Dead { error: error(d) },
+                follow_ups: vec![],
+            };
+            let items: Vec<_> = deliveries.iter().map(item).collect();
+            let settle = Settle { worker: &self.id, lane: 0, sequence: self.sequence, items: &items };
+            self.store.settle(&settle).await.unwrap();
+        }
+    }
+
     /// The payload of a delivery, wherever it lies.
     pub(crate) async fn payload(&self, delivery: &Delivery) -> bytes::Bytes {
         let task = tidemill_common::envelope::open(delivery.id.clone(), &delivery.envelope).unwrap();

@@ -72,6 +72,10 @@ async fn explain_names_the_gate_and_what_it_means() {
     let retry = Verb::Retry { error: "boom".into(), after_ms: 3_600_000 };
     worker.settle(&deliveries, retry).await;
     assert!(words(&first).contains("tried again in") && words(&first).contains("boom"), "{}", words(&first));
+    let status = run(&url, &["status", &first]).json();
+    assert!(status["due_ms"].as_u64() > status["errors"][0]["at_ms"].as_u64(), "{status}");
+    let table = run(&url, &["status", &first, "--output", "table"]).out;
+    assert!(table.contains("tried again in 59m"), "{table}");
 
     run_with(&url, &["book", "apply", "-"], b"revision = 1\n[[limit]]\nmatch = { agent = \"a\" }\nslots = 1\n")
         .assert_code(0);
@@ -123,6 +127,43 @@ async fn doctor_tells_a_server_without_workers_from_a_well_one() {
     run(&url, &["doctor"]).assert_code(0);
 }
 
+#[tokio::test]
+async fn doctor_finds_what_nobody_runs_held_order_keys_and_full_queues() {
+    let server = server();
+    let url = server.url();
+    let mut worker = Worker::start(&url, "a").await;
+    let verdicts = || {
+        let report = run(&url, &["doctor"]).assert_code(0).json();
+        let checks = report["checks"].as_array().unwrap().clone();
+        move |name: &str| {
+            let check = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{checks:?}"));
+            (
+                check["verdict"].as_str().unwrap().to_owned(),
+                check["text"].as_str().unwrap().to_owned(),
+                check["advice"].clone(),
+            )
+        }
+    };
+    for name in ["clocks", "workers", "room", "reclaim", "agents", "queues", "order keys"] {
+        assert_eq!(verdicts()(name).0, "ok", "{name}");
+    }
+    run(&url, &["submit", "a", "1", "--id", "head", "--order-key", "o", "--hold-on-dead"]).assert_code(0);
+    run(&url, &["submit", "a", "1", "--order-key", "o"]).assert_code(0);
+    worker.kill_all(|_| "no".into()).await;
+    run(&url, &["submit", "nobody", "1", "--queue", "lonely"]).assert_code(0);
+    worker.claim().await;
+    let check = verdicts();
+    for (name, part) in
+        [("agents", "nobody (1 tasks)"), ("queues", "lonely"), ("order keys", "head"), ("dead", "1 kept")]
+    {
+        let (verdict, text, advice) = check(name);
+        assert!(verdict == "warn" && text.contains(part) && advice.is_string(), "{name}: {text}");
+    }
+    let mut command = producer(&url, &["doctor"]);
+    command.env("TIDEMILL__SUBMIT__WAITING_MAX", "1");
+    assert!(finish(command).assert_code(0).out.contains("of 1 that it may have"));
+}
+
 #[test]
 fn a_server_that_evicts_is_told_by_doctor() {
     let server =
@@ -148,11 +189,48 @@ fn help_completions_and_near_misses() {
     let help = with(&["--help"]).assert_code(0).out;
     assert!(help.starts_with("Examples:") && help.contains("TIDEMILL__REDIS__URL") && help.contains("130"), "{help}");
     let short = with(&["-h"]).assert_code(0).out;
-    assert!(short.lines().count() < 30, "{short}");
+    assert!(short.lines().count() < 36, "{short}");
     assert!(with(&["sumbit"]).assert_code(2).err.contains("'submit'"));
     assert!(with(&["submit", "a", "1", "--prioritty", "low"]).assert_code(2).err.contains("--priority"));
     with(&[]).assert_code(2);
     assert!(with(&["--version"]).assert_code(0).out.starts_with("producer "));
+}
+
+/// The verbs that a help text lists.
+fn verbs_of(help: &str) -> Vec<String> {
+    let list = help.split("Commands:\n").nth(1).unwrap_or_default().split("\n\n").next().unwrap_or_default();
+    let verbs = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    verbs.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_verb_has_examples_first_and_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = |args: &[&str]| {
+        let mut command = bare();
+        command.args(args);
+        finish(command).assert_code(0).out
+    };
+    assert_eq!(with(&["man", "--dir", dir.path().to_str().unwrap()]), "");
+    let page = |name: &str| std::fs::read_to_string(dir.path().join(format!("{name}.1"))).unwrap_or_default();
+    let mut all = vec![];
+    for verb in verbs_of(&with(&["-h"])) {
+        all.extend(verbs_of(&with(&[&verb, "-h"])).into_iter().map(|below| vec![verb.clone(), below]));
+        all.push(vec![verb]);
+    }
+    assert!(all.len() > 24, "{all:?}");
+    for words in all {
+        let args: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = with(&args);
+        assert!(help.starts_with("Examples:\n  "), "{words:?}: {help}");
+        let named = help.contains(&format!("  producer {}", words.join(" "))) || help.contains("| producer ");
+        assert!(named, "the examples of {words:?} show others");
+        let page = page(&format!("producer-{}", words.join("-")));
+        assert!(page.contains(".TH") && page.contains(".SH EXAMPLES"), "{words:?}: {page}");
+    }
+    assert!(page("producer").contains("producer\\-list"), "{}", page("producer"));
+    let whole = with(&["man"]);
+    assert!(whole.contains("producer\\-dead\\-groups") && whole.matches(".TH ").count() > 24);
 }
 
 #[test]

@@ -130,8 +130,7 @@ impl Call {
             Self::Cancel { id } => Answer::Cancelled(store.cancel(id).await?),
             Self::Alter { tasks } => Answer::Altered(store.alter(tasks).await?),
             Self::Pause { what, ms } => {
-                store.pause(what, (*ms > 0).then(|| Duration::from_millis(*ms)), "by hand").await?;
-                Answer::Paused(true)
+                Answer::Paused(store.pause(what, (*ms > 0).then(|| Duration::from_millis(*ms)), "by hand").await?)
             }
             Self::Resume { what } => Answer::Paused(store.resume(what).await?),
             Self::Dead { tasks } => Answer::DeadDone(store.dead(tasks).await?),

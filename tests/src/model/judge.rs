@@ -223,7 +223,7 @@ fn renew(r: &mut Reference, worker: usize, lease_ms: u64, begin: bool, may_sweep
     }
     let Answer::Renewed(got) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
     let lone_work = got.lone_work;
-    expect(answer, &Answer::Renewed(Renewed { now_ms: now, sweeps, lone_work }))
+    expect(answer, &Answer::Renewed(Renewed { now_ms: now, sweeps, lone_work, ..Renewed::default() }))
 }
 
 fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Verdict {
@@ -231,7 +231,15 @@ fn sweep(r: &mut Reference, worker: usize, lease_ms: u64, answer: &Answer) -> Ve
     let f = &mut r.fleet;
     if f.holder.is_some_and(|h| h != worker) && f.until >= now && f.until <= now + SWEEP_HOLD_MS {
         let expired = if now >= f.grace { f.expired(now).map(|w| f.workers[w].id.clone()) } else { None };
-        let refused = Swept { held: false, now_ms: now, next_due_ms: 0, expired, more: false };
+        let refused = Swept {
+            held: false,
+            now_ms: now,
+            next_due_ms: 0,
+            expired,
+            more: false,
+            next_slot_ms: 0,
+            slots: Vec::new(),
+        };
         return expect(answer, &Answer::Swept(refused));
     }
     if f.last.is_some_and(|last| last > now) {

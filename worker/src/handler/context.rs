@@ -1,5 +1,6 @@
 //! What a handler knows of its run.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use tidemill_common::task::{Invalid, NewTask, Task};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::pipeline::Output;
 
 /// Most follow-ups of one run: what one settle can take in.
 pub const FOLLOW_UPS_MAX: usize = 256;
@@ -27,6 +30,9 @@ pub struct Context {
     pub(crate) cancel: CancellationToken,
     pub(crate) outbox: Arc<Mutex<Vec<NewTask>>>,
     pub(crate) progress: Option<mpsc::Sender<(TaskId, Fence, String)>>,
+    pub(crate) output: Option<mpsc::Sender<Output>>,
+    /// Whether there was any output.
+    pub(crate) emitted: Arc<AtomicBool>,
 }
 
 impl Context {
@@ -85,6 +91,19 @@ impl Context {
         if let Some(progress) = &self.progress {
             // Full means that newer word is on its way: a courtesy is dropped rather than waited for.
             let _ = progress.try_send((self.task.id.clone(), self.fence, text.into()));
+        }
+    }
+    /// Gives out a part of the result, or of a log, while the run goes on: `producer tail` and [`Store::tail`] follow it. It is kept for
+    /// an hour, the newest 4 MiB; what an attempt that failed gave out goes with the first output of the next.
+    ///
+    /// Waits while more comes than is taken. Dropping the future may lose this part and nothing else.
+    ///
+    /// [`Store::tail`]: tidemill_common::store::Store::tail
+    pub async fn emit(&self, data: impl Into<Bytes>) {
+        let data = data.into();
+        if let Some(output) = self.output.as_ref().filter(|_| !data.is_empty()) {
+            self.emitted.store(true, Ordering::Relaxed);
+            let _ = output.send(Output::More(self.task.id.clone(), self.fence, self.attempt, data)).await;
         }
     }
     /// Submits a follow-up: handed in with this run's success, in the same step, so that a run that is repeated cannot double it;

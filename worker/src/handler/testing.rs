@@ -24,5 +24,7 @@ pub(crate) fn context(payload: impl Into<bytes::Bytes>, attempt: u16) -> Context
         cancel: CancellationToken::new(),
         outbox: Arc::default(),
         progress: None,
+        output: None,
+        emitted: Arc::default(),
     }
 }

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus::{Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use tidemill_common::store::Fired;
 use tidemill_common::task::{Priority, Task};
 
 use cluster::Cluster;
@@ -41,6 +42,7 @@ pub struct Metrics {
     batches: Histogram,
     claim_seconds: Histogram,
     reclaims: IntCounter,
+    slots: IntCounterVec,
     lease_lost: IntCounter,
     last_poll: Gauge,
     redis_errors: IntCounterVec,
@@ -107,6 +109,7 @@ impl Metrics {
             batches: make.histograms(table::CLAIM_BATCH_SIZE, BATCH_BUCKETS).with_label_values(&none),
             claim_seconds: make.histograms(table::CLAIM_DURATION, CLAIM_BUCKETS).with_label_values(&none),
             reclaims: single(table::RECLAIMS),
+            slots: make.counters(table::SCHEDULE_SLOTS),
             lease_lost: single(table::LEASE_LOST),
             last_poll: make.float_gauge(table::LAST_POLL),
             redis_errors: make.counters(table::REDIS_ERRORS),
@@ -152,6 +155,17 @@ impl Metrics {
     /// So many deliveries were taken back from a dead worker.
     pub fn reclaimed(&self, n: u64) {
         self.reclaims.inc_by(n);
+    }
+    /// A slot of a schedule was settled here.
+    pub fn fired(&self, how: &Fired) {
+        let result = match how {
+            Fired::Stale => return,
+            Fired::In(_) => "fired",
+            Fired::LeftOut => "left_out",
+            Fired::Overlaps => "overlap",
+            Fired::Refused => "refused",
+        };
+        self.slots.with_label_values(&[result]).inc();
     }
     /// Redis did not answer, or refused.
     pub fn redis_error(&self, op: &'static str, reason: &'static str) {

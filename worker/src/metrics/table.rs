@@ -54,6 +54,8 @@ metrics! {
         "How long a claim took, tries again included."
     RECLAIMS Counter "tidemill_reclaims_total" []
         "Deliveries that this process took back from workers whose lease had run out."
+    SCHEDULE_SLOTS Counter "tidemill_schedule_slots_total" ["result"]
+        "Slots of schedules that this process settled: fired, left out, overlapping, or refused."
     LEASE_LOST Counter "tidemill_lease_lost_total" []
         "How often this process lost its own lease, and with it all that it ran."
     LAST_POLL Gauge "tidemill_last_poll_timestamp_seconds" []
@@ -79,8 +81,19 @@ metrics! {
 /// Ends of a handler's run; what else comes is `other`.
 pub const OUTCOMES: [&str; 6] = ["done", "retry", "throttled", "dead", "cut", OTHER];
 /// What settling a delivery did.
-pub const RESULTS: [&str; 10] =
-    ["done", "retry", "throttled", "released", "dead", "cancelled", "already", "stale", "gone", "quarantined"];
+pub const RESULTS: [&str; 11] = [
+    "done",
+    "retry",
+    "throttled",
+    "released",
+    "dead",
+    "cancelled",
+    "expired",
+    "already",
+    "stale",
+    "gone",
+    "quarantined",
+];
 /// Ends of a task.
 pub const ENDS: [&str; 5] = ["done", "dead", "cancelled", "expired", "quarantined"];
 /// What stands for everything outside a closed set.

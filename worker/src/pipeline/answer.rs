@@ -94,6 +94,16 @@ impl Pipeline {
         self.pulse.leased(self.lease.ends().map(Instant::into_std));
         self.lone_waits(renewed.lone_work);
         self.claims.sweeps = renewed.sweeps;
+        let before = self.desk.concurrency();
+        if self.desk.tune(renewed.concurrency, &renewed.agents) {
+            self.claims.rung(&self.desk);
+        }
+        if self.desk.concurrency() != before {
+            tracing::info!(concurrency = self.desk.concurrency(), "an operator has changed how many tasks run at once");
+            if let Some(metrics) = &self.metrics {
+                metrics.concurrency(i64::from(self.desk.concurrency()));
+            }
+        }
         if self.sweeps.receiver_count() == 0 && !self.options.lone {
             tracing::info!(worker = %self.id, agents = self.crew.names().len(), concurrency = self.desk.concurrency(), "at work");
             self.begin_sweep();
@@ -126,6 +136,7 @@ impl Pipeline {
                 self.ear_waits = self.claims.will_ask(Instant::now());
             }
             Ok(Heard::Cancel(id, fence)) => self.called_off(&id, fence),
+            Ok(Heard::Renew) => self.lease.hurry(Instant::now()),
             Ok(Heard::Ring | Heard::Ended(_) | Heard::Nothing) | Err(_) => {}
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_common::envelope;
-use tidemill_common::name::{Fence, TaskId};
+use tidemill_common::name::{AgentName, Fence, TaskId};
 use tidemill_common::store::{Delivery, Offer, SettleItem, Verb};
 use tidemill_common::task::Task;
 use tokio::sync::mpsc::UnboundedSender;
@@ -46,6 +46,11 @@ struct Held {
 pub(crate) struct Desk {
     crew: Arc<Crew>,
     concurrency: u32,
+    /// What its own options say, for when an operator says nothing (any more).
+    own_concurrency: u32,
+    lone: bool,
+    /// By agent: most of its tasks at once, as an operator has said.
+    caps: Vec<Option<u32>>,
     /// Most deliveries held: bounds what waits to be settled while Redis is slow.
     held_max: usize,
     life: u32,
@@ -72,6 +77,9 @@ impl Desk {
         Self {
             crew,
             concurrency,
+            own_concurrency: concurrency,
+            lone,
+            caps: vec![None; agents],
             held_max,
             life: 0,
             running: vec![0; agents],
@@ -109,6 +117,23 @@ impl Desk {
         self.concurrency
     }
 
+    /// How many tasks at once an operator wants, and of these agents; what runs above that runs on. True: there is more room now.
+    pub(crate) fn tune(&mut self, concurrency: Option<u32>, agents: &[(AgentName, u32)]) -> bool {
+        if self.lone {
+            return false;
+        }
+        let before = self.room();
+        self.concurrency = concurrency.unwrap_or(self.own_concurrency);
+        self.held_max = 2 * self.concurrency.max(1) as usize;
+        self.caps.fill(None);
+        for (agent, most) in agents {
+            if let Some(number) = self.crew.number(agent) {
+                self.caps[number] = Some(*most);
+            }
+        }
+        self.room() > before
+    }
+
     /// How many more tasks may run: what the worker has room for, and its agents.
     pub(crate) fn room(&self) -> u32 {
         let agents = (0..self.running.len()).fold(0_u32, |sum, agent| sum.saturating_add(self.room_of(agent)));
@@ -121,7 +146,8 @@ impl Desk {
     }
 
     fn room_of(&self, agent: usize) -> u32 {
-        self.crew.member(agent).agent.concurrency.map_or(u32::MAX, |most| most.saturating_sub(self.running[agent]))
+        let most = self.caps[agent].or(self.crew.member(agent).agent.concurrency);
+        most.map_or(u32::MAX, |most| most.saturating_sub(self.running[agent]))
     }
 
     /// What a claim may offer: the agents that have room.

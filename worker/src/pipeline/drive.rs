@@ -21,7 +21,7 @@ use super::payload::Payloads;
 use super::run::{Kit, Runs};
 use super::settle::Lane;
 use super::stop::Phase;
-use super::{Event, LANE, Pipeline, RETURNS, Setup, progress};
+use super::{Event, LANE, Pipeline, RETURNS, Setup, output, progress};
 use crate::lone::{self, Program};
 use crate::trouble::Trouble;
 use crate::worker::Exit;
@@ -78,6 +78,8 @@ impl Pipeline {
         let (crew, tracker, now) = (Arc::new(Crew::new(&registry)), TaskTracker::new(), Instant::now());
         let (said, progress) = tokio::sync::mpsc::channel(progress::WAITING_MAX);
         tracker.spawn(progress::pass_on(Arc::clone(&store), Arc::clone(&trouble), progress, tell.clone()));
+        let (emitted, pieces) = tokio::sync::mpsc::channel(output::WAITING_MAX);
+        tracker.spawn(output::pass_on(Arc::clone(&store), Arc::clone(&trouble), pieces, tell.clone()));
         let (ear, listening) = Ear::new(Arc::clone(&store), Arc::clone(&trouble), tell.clone());
         tracker.spawn(listening);
         for wish in [wishes.drain.clone(), wishes.force.clone()] {
@@ -101,6 +103,7 @@ impl Pipeline {
             result_ttl: options.result_ttl,
             metrics: metrics.clone(),
             progress: said,
+            output: emitted,
             payloads: Payloads::new(redis, payloads),
         };
         let desk = Desk::new(Arc::clone(&crew), options.concurrency, options.lone, tell.clone());

@@ -19,7 +19,7 @@ use crate::trouble;
 const MARGIN_MIN: Duration = Duration::from_millis(100);
 
 /// What an answer to a renewal means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Alive.
     Renewed(Renewed),
@@ -74,6 +74,11 @@ impl Lease {
         self.busy = busy;
     }
 
+    /// The next renewal is due now.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        self.next = self.next.min(now);
+    }
+
     /// Whether to send a renewal now; if so, it counts as sent.
     pub(crate) fn next(&mut self, now: Instant) -> bool {
         let send = !self.in_flight && self.next <= now;
@@ -95,7 +100,7 @@ impl Lease {
                 self.renewed = Some(sent);
                 self.tries = 0;
                 self.next = sent + if self.busy { self.every } else { self.every.max(self.lease / 2) };
-                Standing::Renewed(*renewed)
+                Standing::Renewed(renewed.clone())
             }
             Err(Error::Gone) => Standing::Gone,
             Err(_) => {
@@ -114,7 +119,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn renewed() -> Result<Renewed, Error> {
-        Ok(Renewed { now_ms: 1, sweeps: false, lone_work: false })
+        Ok(Renewed { now_ms: 1, ..Renewed::default() })
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod desk;
 mod drive;
 mod ear;
 mod lease;
+mod output;
 mod own;
 mod payload;
 mod progress;
@@ -67,6 +68,7 @@ use crate::{Options, Registry, Shutdown};
 
 pub(crate) use desk::{Why, judge};
 pub(crate) use drive::run;
+pub(crate) use output::Word as Output;
 pub(crate) use progress::WAITING_MAX as PROGRESS_WAITING_MAX;
 pub(crate) use run::{carry_out, timeout};
 use stage::Finished;

@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,10 +26,10 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use super::Event;
 use super::crew::Crew;
 use super::payload::Payloads;
 use super::stage::{Ended, Finished, Running};
+use super::{Event, output};
 use crate::handler::{Context, Outcome};
 use crate::metrics::Metrics;
 
@@ -48,6 +49,7 @@ pub(crate) struct Kit {
     pub(crate) result_ttl: Duration,
     pub(crate) metrics: Option<Arc<Metrics>>,
     pub(crate) progress: Sender<(TaskId, Fence, String)>,
+    pub(crate) output: Sender<output::Word>,
     pub(crate) payloads: Payloads,
 }
 
@@ -109,9 +111,15 @@ impl Running {
             cancel: stop,
             outbox: Arc::new(Mutex::new(Vec::new())),
             progress: Some(kit.progress.clone()),
+            output: Some(kit.output.clone()),
+            emitted: Arc::default(),
         };
         let task = Arc::clone(&context.task);
+        let emitted = Arc::clone(&context.emitted);
         let (ended, follow_ups) = carry_out(&*member.agent.handler, context, timeout, kit.result_ttl).await;
+        if emitted.load(Ordering::Relaxed) {
+            output::end(&kit.output, ticket.fence()).await;
+        }
         let (ended, follow_ups) = kit.payloads.write(&task, attempt, ended, follow_ups).await;
         if let Some(metrics) = &kit.metrics {
             metrics.finished(member.name.as_str(), label(&ended), began.elapsed().as_secs_f64());

@@ -44,7 +44,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::{Context, Handler, Outcome, Registry, TIMEOUT_DEFAULT};
-use crate::pipeline::{PROGRESS_WAITING_MAX, Why, carry_out, judge, timeout};
+use crate::pipeline::{Output, PROGRESS_WAITING_MAX, Why, carry_out, judge, timeout};
 
 pub use ran::Ran;
 
@@ -131,6 +131,7 @@ impl Trial {
         let task = arrived(task);
         let timeout = timeout(&task, self.timeout, max_age);
         let (progress, mut said) = mpsc::channel(PROGRESS_WAITING_MAX);
+        let (output, mut pieces) = mpsc::channel(PROGRESS_WAITING_MAX);
         let cancel = CancellationToken::new();
         let context = Context {
             task: Arc::new(task),
@@ -142,18 +143,27 @@ impl Trial {
             cancel: cancel.clone(),
             outbox: Arc::new(Mutex::default()),
             progress: Some(progress),
+            output: Some(output),
+            emitted: Arc::default(),
         };
         let mut running = Box::pin(carry_out(&*self.handler, context, timeout, RESULT_TTL));
-        let ((ended, follow_ups), why) = tokio::select! {
-            biased;
-            ended = &mut running => (ended, None),
-            () = self.called_off => {
-                cancel.cancel();
-                (running.await, Some(Why::CalledOff))
+        let (mut called_off, mut why, mut given) = (self.called_off, None, Vec::new());
+        let (ended, follow_ups) = loop {
+            tokio::select! {
+                biased;
+                ended = &mut running => break ended,
+                Some(word) = pieces.recv() => add(&mut given, word),
+                () = &mut called_off, if why.is_none() => {
+                    cancel.cancel();
+                    why = Some(Why::CalledOff);
+                }
             }
         };
+        while let Ok(word) = pieces.try_recv() {
+            add(&mut given, word);
+        }
         let progress = std::iter::from_fn(|| said.try_recv().ok()).map(|(_, _, text)| text).collect();
-        Ran { outcome: outcome(judge(ended, why)), follow_ups, progress }
+        Ran { outcome: outcome(judge(ended, why)), follow_ups, progress, output: given.into() }
     }
 }
 
@@ -180,6 +190,12 @@ pub(crate) fn arrived(task: NewTask) -> Task {
         meta: task.meta,
         payload: task.payload,
         payload_apart: false,
+    }
+}
+
+fn add(given: &mut Vec<u8>, word: Output) {
+    if let Output::More(_, _, _, data) = word {
+        given.extend_from_slice(&data);
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Ran {
     pub follow_ups: Vec<NewTask>,
     /// What it said of its progress, the first 1,024 times.
     pub progress: Vec<String>,
+    /// All that it gave out meanwhile ([`Context::emit`](crate::Context::emit)).
+    pub output: Bytes,
 }
 
 impl Ran {

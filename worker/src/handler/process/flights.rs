@@ -104,6 +104,8 @@ impl Flights {
         let context = &flight.request.context;
         match word {
             Word::Progress(text) => context.progress(text),
+            // Taken by whoever reads the child, since it may have to wait.
+            Word::Output(_) => {}
             Word::Submit(task) => {
                 let accepted = task.and_then(|task| context.submit(*task).map_err(|e| e.to_string()));
                 if let Err(why) = accepted {

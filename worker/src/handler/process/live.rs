@@ -4,6 +4,8 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use nix::sys::signal::Signal;
 use tidemill_common::name::AgentName;
 use tokio::io::{AsyncWriteExt as _, BufReader};
@@ -17,7 +19,7 @@ use super::flights::{Flight, Flights};
 use super::lines::{LINE_BYTES_MAX, LastWords, Read, log, read_line};
 use super::pool::{Request, SHORTLY};
 use super::seat::Seat;
-use super::wire::{self, Said};
+use super::wire::{self, Said, Word};
 use super::{Outcome, ProcessOptions};
 
 /// How long a child may take to answer a task that was called off, or to see the end of its input, before SIGTERM.
@@ -65,6 +67,8 @@ pub(super) struct Live {
     flights: Flights,
     stage: Stage,
     answered: u64,
+    /// Output that waits for room.
+    emitting: Option<BoxFuture<'static, ()>>,
 }
 
 impl Live {
@@ -91,6 +95,7 @@ impl Live {
             flights: Flights::default(),
             stage: Stage::Starting(Instant::now() + options.ready_within),
             answered: 0,
+            emitting: None,
         })
     }
 
@@ -101,7 +106,8 @@ impl Live {
             let (next_step, open) = (self.next_step(), !matches!(self.stage, Stage::Ending(..)));
             tokio::select! {
                 ended = self.child.ended() => break ended,
-                said = self.output.recv(), if self.output_closed.is_none() => match said {
+                () = emitted(&mut self.emitting), if self.emitting.is_some() => self.emitting = None,
+                said = self.output.recv(), if self.output_closed.is_none() && self.emitting.is_none() => match said {
                     Some(Ok(said)) => self.hear(said, seat),
                     Some(Err(strange)) => self.break_off(strange),
                     None => self.output_closed = Some(Instant::now()),
@@ -116,8 +122,10 @@ impl Live {
             }
         };
         let heard_out = async {
+            emitted(&mut self.emitting).await;
             while let Some(Ok(said)) = self.output.recv().await {
                 self.hear(said, seat);
+                emitted(&mut self.emitting).await;
             }
         };
         let _ = tokio::time::timeout(LAST_WORDS_FOR, heard_out).await;
@@ -158,6 +166,15 @@ impl Live {
                 }
             }
             (Said::Ready, _) => {}
+            (Said::About(number, Word::Output(text)), _) => match self.flights.about(number) {
+                // The child is not read further before there is room for this.
+                Ok(Some(number)) => {
+                    let context = self.flights.get(number).map(|flight| flight.request.context.clone());
+                    self.emitting = context.map(|context| async move { context.emit(text).await }.boxed());
+                }
+                Ok(None) => {}
+                Err(strange) => self.break_off(strange),
+            },
             (Said::About(number, word), _) => match self.flights.about(number) {
                 Ok(Some(number)) => self.answered += u64::from(self.flights.hear(number, word)),
                 Ok(None) => tracing::debug!(agent = %self.agent, ?number, "a child speaks of a task that is over"),
@@ -295,5 +312,12 @@ async fn read(from: ChildStdout, to: mpsc::Sender<Result<Said, String>>) {
         if to.send(said).await.is_err() || strange {
             return;
         }
+    }
+}
+
+/// Completes when what is being emitted is.
+async fn emitted(emitting: &mut Option<BoxFuture<'static, ()>>) {
+    if let Some(emitting) = emitting {
+        emitting.await;
     }
 }

@@ -107,6 +107,8 @@ pub(super) enum Word {
     End(Outcome),
     /// How far it is.
     Progress(String),
+    /// A part of its output, as it comes.
+    Output(String),
     /// A follow-up, or why it cannot be one.
     Submit(Result<Box<NewTask>, String>),
 }
@@ -124,6 +126,7 @@ struct Line {
     throttled: Option<Failure>,
     dead: Option<Failure>,
     progress: Option<String>,
+    output: Option<String>,
     submit: Option<Submit>,
 }
 
@@ -191,6 +194,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Said, String> {
     }));
     words.extend(line.dead.map(|f| Word::End(Outcome::Dead { reason: f.error })));
     words.extend(line.progress.map(Word::Progress));
+    words.extend(line.output.map(Word::Output));
     words.extend(line.submit.map(|submit| Word::Submit(submit.into_task().map(Box::new))));
     match (line.ready.is_some(), words.pop(), words.is_empty()) {
         (true, None, _) => Ok(Said::Ready),

@@ -1,0 +1,222 @@
+//! `producer dead show`: all that is kept of one task.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tidemill_common::store;
+use tidemill_common::task::Task;
+use tidemill_producer::{Error, TaskId};
+
+use super::codes::Code;
+use super::exit::{Exit, Failure, Outcome, chain};
+use super::output::printable;
+use super::view::{StatusView, look};
+use super::{Context, explain, words};
+
+const EXAMPLES: &str = "Examples:
+  producer dead show ID
+  producer dead show ID --raw > payload.bin      the payload, byte for byte
+  producer dead show ID --output json | jq .payload
+";
+
+const FIELDS: &str = "Fields (JSON): those of `status`, and
+  max_attempts, cost, depth, order_key, hold_on_dead, key, accepted_ms, too_old_ms, timeout_ms, parent
+  payload           as JSON; or payload_text, or payload_hex; none of them when it cannot be read";
+
+/// All of one task: facts, payload, its last errors, its outcome
+///
+/// Of one that waits or runs as well; of one that ended otherwise only the outcome is kept. Exit code 1 when nothing is known of it.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = EXAMPLES, after_long_help = FIELDS)]
+pub(crate) struct Args {
+    /// The task's id
+    #[arg(value_name = "ID")]
+    id: TaskId,
+    /// Only its payload, byte for byte
+    #[arg(long)]
+    raw: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct View {
+    #[serde(flatten)]
+    status: StatusView,
+    max_attempts: Option<u16>,
+    cost: Option<u32>,
+    depth: Option<u8>,
+    order_key: Option<String>,
+    hold_on_dead: Option<bool>,
+    key: Option<String>,
+    accepted_ms: Option<u64>,
+    too_old_ms: Option<u64>,
+    timeout_ms: Option<u64>,
+    parent: Option<TaskId>,
+    #[serde(flatten)]
+    payload: PayloadView,
+}
+
+/// A payload: as JSON if it is that, else as text, else in hexadecimal digits.
+#[derive(Debug, Default, Serialize)]
+struct PayloadView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_hex: Option<String>,
+}
+
+impl PayloadView {
+    fn of(bytes: &Bytes) -> Self {
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            let hex = bytes.iter().map(|b| format!("{b:02x}")).collect();
+            return Self { payload_hex: Some(hex), ..Self::default() };
+        };
+        match serde_json::from_str(text) {
+            Ok(json) => Self { payload: Some(json), ..Self::default() },
+            Err(_) => Self { payload_text: Some(text.to_owned()), ..Self::default() },
+        }
+    }
+
+    /// For people.
+    fn lines(&self) -> Option<String> {
+        let pretty = self.payload.as_ref().map(|json| indented(json.get()));
+        pretty.or_else(|| self.payload_text.clone()).or_else(|| self.payload_hex.clone())
+    }
+}
+
+/// JSON in lines; numbers, texts and the order of fields stay as they are written.
+fn indented(json: &str) -> String {
+    let (mut out, mut depth, mut quoted, mut escaped, mut last) = (String::new(), 0_usize, false, false, ' ');
+    for char in json.chars() {
+        if quoted {
+            out.push(char);
+            (quoted, escaped) = (escaped || char != '"', !escaped && char == '\\');
+        } else if !char.is_ascii_whitespace() {
+            let closes = matches!(char, '}' | ']');
+            depth = depth.saturating_sub(usize::from(closes));
+            let begins = matches!(last, '{' | '[');
+            if (begins && !closes) || last == ',' || (closes && !begins) {
+                out.push('\n');
+                out.push_str(&"  ".repeat(depth));
+            }
+            out.push(char);
+            if char == ':' {
+                out.push(' ');
+            }
+            depth += usize::from(matches!(char, '{' | '['));
+            (quoted, last) = (char == '"', char);
+        }
+    }
+    out
+}
+
+pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
+    let (id, out) = (&args.id, &context.out);
+    let client = context.connect().await?;
+    let task = match client.task(id).await {
+        Err(Error::Store(store::Error::Reply { what, .. })) => {
+            out.note(&format!("its envelope cannot be read: {}", printable(&what)));
+            None
+        }
+        // Its status is shown all the same.
+        Err(error @ Error::Payload { .. }) if !args.raw => {
+            out.note(&printable(&chain(&error)));
+            None
+        }
+        task => task?,
+    };
+    if args.raw {
+        let Some(task) = &task else {
+            return Err(Failure::new(
+                Exit::Failure,
+                Code::NoPayload,
+                format!("no payload of task {id} is kept, or it cannot be read"),
+            ));
+        };
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(&task.payload)?;
+        stdout.flush()?;
+        return Ok(Exit::Ok);
+    }
+    let ((status, unread), counts) = tokio::try_join!(look(&client, id), client.counts())?;
+    if status.state.is_none() {
+        return Err(Failure::new(Exit::Failure, Code::NothingKnown, format!("nothing is known of task {id}")));
+    }
+    let state = status.state;
+    let view = View::of(StatusView::of(id, &status).unread(unread), task.as_ref());
+    if out.is_table() {
+        let shown = out.paint(words::paint(state), view.status.state);
+        let mut lines = vec![format!("{id}  {shown}")];
+        lines.extend(words::explain(id, &status, &explain::around(&client, &status, &counts).await?));
+        lines.push(String::new());
+        lines.extend(view.facts(counts.now_ms));
+        if let Some(payload) = view.payload.lines() {
+            lines.push(format!("payload:\n{}", printable(&payload)));
+        }
+        out.line(&lines.join("\n"))?;
+    } else {
+        out.json(&view)?;
+    }
+    Ok(Exit::Ok)
+}
+
+impl View {
+    fn of(status: StatusView, task: Option<&Task>) -> Self {
+        let time = |ms: u64| (ms > 0).then_some(ms);
+        Self {
+            status,
+            max_attempts: task.map(|t| t.max_attempts),
+            cost: task.map(|t| t.cost),
+            depth: task.map(|t| t.depth),
+            order_key: task.and_then(|t| t.order_key.clone()),
+            hold_on_dead: task.map(|t| t.hold_on_dead),
+            key: task.and_then(|t| t.key.clone()),
+            accepted_ms: task.map(|t| t.seq_us / 1000),
+            too_old_ms: task.and_then(|t| time(t.too_old_ms)),
+            timeout_ms: task.and_then(|t| time(t.meta.timeout_ms)),
+            parent: task.and_then(|t| t.meta.parent.clone()),
+            payload: task.map_or_else(PayloadView::default, |t| PayloadView::of(&t.payload)),
+        }
+    }
+
+    /// What is known of it, a line each.
+    fn facts(&self, now_ms: u64) -> Vec<String> {
+        let text = |part: &Option<String>| part.as_deref().map(printable);
+        let status = &self.status;
+        let facts = [
+            ("agent", text(&status.agent)),
+            ("queue", text(&status.queue)),
+            ("priority", status.priority.map(str::to_owned)),
+            ("tenant", text(&status.tenant)),
+            ("order key", text(&self.order_key)),
+            ("holds it when dead", self.hold_on_dead.filter(|hold| *hold).map(|_| "yes".to_owned())),
+            ("key", text(&self.key)),
+            ("attempts", self.max_attempts.map(|most| format!("{} of {most}", status.attempt))),
+            ("cost", self.cost.filter(|cost| *cost > 1).map(|cost| cost.to_string())),
+            ("timeout", self.timeout_ms.map(words::span)),
+            ("parent", self.parent.as_ref().map(ToString::to_string)),
+            ("accepted", self.accepted_ms.map(|ms| format!("{} ago", words::span(now_ms.saturating_sub(ms))))),
+        ];
+        facts.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_shown_as_they_are() {
+        let lines = |bytes: &'static [u8]| PayloadView::of(&Bytes::from_static(bytes)).lines().unwrap();
+        assert_eq!(lines(b"{\"b\":1}"), "{\n  \"b\": 1\n}");
+        assert_eq!(
+            lines(b"{\"z\":[1e400,{}, []],\"a\": \"x\\\": {,\"}"),
+            "{\n  \"z\": [\n    1e400,\n    {},\n    []\n  ],\n  \"a\": \"x\\\": {,\"\n}"
+        );
+        assert_eq!(lines(b"hello"), "hello");
+        assert_eq!(lines(b"\xff"), "ff");
+    }
+}
