@@ -121,7 +121,11 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
         header: out.freeze(),
         body: body.freeze(),
         apart: if apart { task.payload.clone() } else { Bytes::new() },
-        fingerprint: if task.key.is_some() { fingerprint(task) } else { String::new() },
+        fingerprint: match (&task.key, &task.fingerprint) {
+            (None, _) => String::new(),
+            (Some(_), Some(given)) => given.clone(),
+            (Some(_), None) => fingerprint(task),
+        },
     })
 }
 
@@ -131,9 +135,10 @@ fn whole(time: std::time::Duration) -> f64 {
     time.as_millis().min(1 << 52) as f64
 }
 
-/// FNV-1a, 128 bits: tells a repeated submit from a reused key. Not a defence against somebody who seeks a collision; a key is
+/// What tells tasks of one key apart: FNV-1a, 128 bits, of queue, agent and payload. It tells a repeated submit from a reused key. Not a defence against somebody who seeks a collision; a key is
 /// the producer's own.
-fn fingerprint(task: &NewTask) -> String {
+#[must_use]
+pub fn fingerprint(task: &NewTask) -> String {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013B;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for part in [task.queue.as_str().as_bytes(), task.agent.as_str().as_bytes(), &task.payload] {

@@ -14,6 +14,7 @@
 pub mod book;
 pub mod config;
 pub mod envelope;
+pub mod frame;
 pub mod history;
 pub mod keys;
 pub mod name;

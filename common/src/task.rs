@@ -154,6 +154,9 @@ pub struct NewTask {
     pub depth: u8,
     /// What only the worker reads.
     pub meta: Meta,
+    /// By what a repeat of a keyed task is told from another one, when the payload is not what it was handed in as; none: computed
+    /// from queue, agent and payload.
+    pub fingerprint: Option<String>,
 }
 
 /// The part of a task that only workers read; msgpack, named fields, unknown ones are skipped.
@@ -175,6 +178,23 @@ pub struct Meta {
     /// W3C trace context of its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// The codecs that the payload went through, in their order: the last is to be undone first. Empty: it is as it was handed in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub codec: Vec<String>,
+    /// Where the payload lies, when it is not in Redis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Reference>,
+}
+
+/// A payload that lies in an object store, under its own hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reference {
+    /// The store's name in the configuration of producers and workers.
+    pub store: String,
+    /// Its length in bytes, as it lies there.
+    pub bytes: u64,
+    /// The SHA-256 of these bytes, 64 hexadecimal digits in lower case: also its place in the store.
+    pub sha256: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -231,6 +251,7 @@ impl NewTask {
             mode: Mode::Reject,
             depth: 0,
             meta: Meta::default(),
+            fingerprint: None,
         }
     }
 

@@ -21,6 +21,8 @@ const CALL_BYTES: usize = 1 << 20;
 const CALL_TASKS_MIN: usize = 16;
 /// Tasks a call at first.
 const CALL_TASKS_FIRST: usize = 64;
+/// Payloads of one call that are put into a store at once.
+const PUTS: usize = 16;
 /// A full call answered faster than this lets the next ones grow: the server has room.
 const QUICK: Duration = Duration::from_millis(25);
 /// A call answered slower than this halves the next ones: others wait behind it.
@@ -166,8 +168,11 @@ impl<S: Stream<Item = (T, Option<NewTask>)>, T> Stream for Batches<S> {
 async fn send<T>(client: Client, pace: Arc<Pace>, batch: Vec<(T, Option<NewTask>)>) -> Vec<Answer<T>> {
     let mut good = Vec::with_capacity(batch.len());
     let mut answers: Vec<(T, Answered)> = Vec::with_capacity(batch.len());
-    for (tag, task) in batch {
-        let answered = match task.map(|task| client.check(&task).map(|()| good.push(task))) {
+    let encoded = stream::iter(batch.into_iter().map(|(tag, task)| prepare(&client, tag, task)));
+    // Several are put into a store at once, if they go into one.
+    let encoded: Vec<_> = encoded.buffered(PUTS).collect().await;
+    for (tag, task) in encoded {
+        let answered = match task.map(|task| task.map(|task| good.push(task))) {
             None => Answered::NoTask,
             Some(Err(error)) => Answered::Wrong(error),
             Some(Ok(())) => Answered::Sent,
@@ -181,6 +186,16 @@ async fn send<T>(client: Client, pace: Arc<Pace>, batch: Vec<(T, Option<NewTask>
         Answered::Sent => sent.next(),
     };
     answers.into_iter().map(|(tag, answered)| (tag, told(answered))).collect()
+}
+
+/// Checks and encodes.
+async fn prepare<T>(client: &Client, tag: T, task: Option<NewTask>) -> (T, Option<Result<NewTask, Error>>) {
+    let Some(task) = task else { return (tag, None) };
+    let ready = match client.check(&task) {
+        Ok(()) => client.encode(task).await,
+        Err(error) => Err(error),
+    };
+    (tag, Some(ready))
 }
 
 /// Where a task's answer comes from.

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use tidemill_common::book::Book;
 use tidemill_common::name::TaskId;
-use tidemill_common::store::{self, Accepted, Applied, Cancelled, Counts, RedisOptions, Status, Store};
+use tidemill_common::store::{self, Accepted, Applied, Cancelled, Counts, RedisOptions, Store};
 use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX, Priority};
+use tidemill_payloads::Payloads;
 
 use crate::error::Error;
 use crate::receipt::{Receipt, Taken};
@@ -32,8 +33,10 @@ pub struct Options {
     /// How long an urgent or high task waits for room before it is refused; never longer than its own start deadline or most age.
     /// Zero: it is refused at once, as normal and low ones are.
     pub room_within: Duration,
-    /// Largest payload, in bytes.
+    /// Largest payload, in bytes, as it is handed in.
     pub payload_bytes_max: usize,
+    /// What is done to payloads and results; none: payloads are handed in as they are. Its own bound on them holds as well.
+    pub payloads: Option<Arc<Payloads>>,
     /// How many calls of one [`Client::submit_many`] may be in flight; at least 1. With 1, a retry after a lost reply cannot let
     /// a later batch arrive before an earlier one.
     pub calls_in_flight: usize,
@@ -46,6 +49,7 @@ impl Default for Options {
             waiting_max: 1_000_000,
             room_within: Duration::from_secs(5),
             payload_bytes_max: PAYLOAD_BYTES_MAX,
+            payloads: None,
             calls_in_flight: 4,
         }
     }
@@ -70,6 +74,7 @@ pub struct Client {
 struct Inner {
     store: Store,
     waits: Arc<Waits>,
+    payloads: Arc<Payloads>,
     options: Options,
 }
 
@@ -98,7 +103,8 @@ impl Client {
             Err(_) => return Err(unreachable(None)),
         };
         let waits = Arc::new(Waits::new(store.clone()));
-        Ok(Self { inner: Arc::new(Inner { store, waits, options }) })
+        let payloads = options.payloads.clone().unwrap_or_default();
+        Ok(Self { inner: Arc::new(Inner { store, waits, payloads, options }) })
     }
 
     /// Hands one task in.
@@ -108,10 +114,11 @@ impl Client {
     /// `options.redis.retry_for_ms`.
     pub async fn submit(&self, task: NewTask) -> Result<Receipt, Error> {
         self.check(&task)?;
+        let task = self.encode(task).await?;
         self.submit_within(&task, self.patience(&task)).await
     }
 
-    /// Hands a task in that has been checked, and waits so long for room.
+    /// Hands a task in that has been checked and encoded, and waits so long for room.
     pub(crate) async fn submit_within(&self, task: &NewTask, patience: Duration) -> Result<Receipt, Error> {
         let began = Instant::now();
         loop {
@@ -138,14 +145,6 @@ impl Client {
         }
         let own = [task.start_within, task.max_age].into_iter().flatten().min().unwrap_or(Duration::MAX);
         self.inner.options.room_within.min(own)
-    }
-
-    /// Where a task is and how it fared.
-    ///
-    /// # Errors
-    /// When Redis does not answer.
-    pub async fn status(&self, id: &TaskId) -> Result<Status, Error> {
-        Ok(firmly(|| self.inner.store.status(id, None)).await?)
     }
 
     /// Calls a task off: at once if it waits, through its worker if it runs.
@@ -193,8 +192,18 @@ impl Client {
         &self.inner.store
     }
 
+    pub(crate) fn payloads(&self) -> &Payloads {
+        &self.inner.payloads
+    }
+
     pub(crate) fn waits(&self) -> &Arc<Waits> {
         &self.inner.waits
+    }
+
+    /// What is sent of a task that has been checked.
+    pub(crate) async fn encode(&self, task: NewTask) -> Result<NewTask, Error> {
+        let id = task.id.clone();
+        self.payloads().encode_task(task).await.map_err(|source| Error::Payload { id, source })
     }
 
     /// All that can be known to be wrong with a task before it is sent.

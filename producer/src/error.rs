@@ -97,6 +97,16 @@ pub enum Error {
     /// The book has mistakes; nothing was sent.
     #[error("the book has mistakes: {}", .0.join("; "))]
     Book(Vec<String>),
+    /// The payload cannot be encoded, and nothing was sent; or it, or the result, cannot be decoded here. The source says why: which
+    /// key is missing, say.
+    #[error("the payload or result of task {id} cannot be had")]
+    Payload {
+        /// The task.
+        id: TaskId,
+        /// Why.
+        #[source]
+        source: tidemill_payloads::Error,
+    },
     /// Any other failure to ask or to be answered.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -119,6 +129,7 @@ impl Error {
             Self::Unknown { .. } | Self::Full { .. } | Self::ServerFull => true,
             Self::Connect { source, .. } => source.as_ref().is_none_or(store::Error::is_transient),
             Self::Store(source) => source.is_transient(),
+            Self::Payload { source, .. } => source.fault() == tidemill_payloads::Fault::Away,
             _ => false,
         }
     }

@@ -30,6 +30,7 @@
 mod bulk;
 mod client;
 mod error;
+mod look;
 mod many;
 mod operate;
 mod receipt;
@@ -46,4 +47,5 @@ pub use tidemill_common::name::{AgentName, QueueName, TaskId};
 pub use tidemill_common::retry::RetryPolicy;
 pub use tidemill_common::state::State;
 pub use tidemill_common::store::{Applied, Cancelled, Counts, RedisOptions, Status};
-pub use tidemill_common::task::{Invalid, Keep, Meta, NewTask, Priority};
+pub use tidemill_common::task::{Invalid, Keep, Meta, NewTask, Priority, Task};
+pub use tidemill_payloads as payloads;

@@ -17,7 +17,8 @@ use tidemill_common::state::State;
 use tidemill_common::store::{
     self, ALTER_TASKS_MAX, Altered, Cancelled, Change, DeadDone, DeadVerb, Filter, Found, Source,
 };
-use tidemill_common::task::{NewTask, Priority, Task};
+use tidemill_common::task::{NewTask, Priority};
+use tidemill_payloads::Fault;
 
 use crate::client::{Client, firmly};
 use crate::error::Error;
@@ -264,29 +265,19 @@ impl Client {
         }
     }
 
-    /// A task as it was handed in, with its payload: while it waits, runs or is dead. None when there is no such one.
-    ///
-    /// # Errors
-    /// When Redis does not answer; [`store::Error::Reply`] when what it has cannot be read.
-    pub async fn task(&self, id: &TaskId) -> Result<Option<Task>, Error> {
-        let Some(envelope) = firmly(|| self.store().envelope(id)).await? else { return Ok(None) };
-        let unreadable = |e: envelope::Error| store::Error::Reply { op: "envelope", what: e.to_string() };
-        let mut task = envelope::open(id.clone(), &envelope).map_err(unreadable)?;
-        if task.payload_apart {
-            task.payload = firmly(|| self.store().payload(id.as_str())).await?.unwrap_or_default();
-        }
-        Ok(Some(task))
-    }
-
     async fn replay_patched(&self, id: &TaskId, delay: Duration, patch: &serde_json::Value) -> Result<Done, Error> {
         let task = match self.task(id).await {
             Ok(Some(task)) => task,
             Ok(None) => return Ok(Done::NotInState),
             Err(Error::Store(store::Error::Reply { .. })) => return Ok(Done::Unfit),
+            // What this client lacks stops the run, and is said; a payload that nobody can read does not.
+            Err(Error::Payload { source, .. }) if source.fault() == Fault::Payload => return Ok(Done::Unfit),
             Err(error) => return Err(error),
         };
         let Some(payload) = patched(&task.payload, patch) else { return Ok(Done::Unfit) };
         let new = NewTask {
+            // Not a new one: what is encrypted is bound to it.
+            id: id.clone(),
             payload: payload.into(),
             queue: task.queue.clone(),
             tenant: task.tenant.clone(),
@@ -302,6 +293,7 @@ impl Client {
             ..NewTask::new(task.agent.clone(), "")
         };
         self.check(&new)?;
+        let new = self.encode(new).await?;
         let sealed: Sealed = envelope::seal(&new).map_err(tidemill_common::store::Error::from)?;
         let verbs = [(id.clone(), DeadVerb::Replay { delay, patch: Some(sealed) })];
         let done = firmly(|| self.store().dead(&verbs)).await?;

@@ -26,7 +26,8 @@ impl Client {
     /// Any number of waits share one listener and its connection. Dropping the future ends the wait and nothing else.
     ///
     /// # Errors
-    /// When Redis refuses the question. That it does not answer is no error: the wait goes on until its time is over.
+    /// When Redis refuses the question; [`Error::Payload`] when the task has succeeded and its result cannot be decoded here. That
+    /// Redis does not answer is no error: the wait goes on until its time is over.
     pub async fn wait(&self, id: &TaskId, timeout: Duration) -> Result<Waited, Error> {
         self.follow(id, timeout, LOOK_EVERY, |_| {}).await
     }
@@ -54,7 +55,8 @@ impl Client {
         let mut last = None;
         loop {
             match tokio::time::timeout_at(deadline.max(began + FIRST_LOOK), place.look()).await {
-                Ok(Ok(status)) => {
+                Ok(Ok(mut status)) => {
+                    self.decode_result(id, &mut status)?;
                     seen(&status);
                     let Some(state) = status.state else { return Ok(Waited::Forgotten) };
                     if let Some(ended) = Ended::of(id, &status) {

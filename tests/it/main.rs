@@ -7,6 +7,7 @@ mod docs;
 mod lab;
 mod lua;
 mod model;
+mod payloads;
 mod rates;
 mod retention;
 mod schedules;

@@ -57,6 +57,7 @@ pub(crate) async fn run(loaded: Loaded<Config>) -> Result<ExitCode, Failure> {
     let registry = config.registry(&children)?;
     let worker = Worker::new(config.redis.clone(), registry, config.options())
         .context("this worker cannot be made")?
+        .with_payloads(Arc::new(config.payloads.build().map_err(Mistakes)?))
         .with_metrics(Arc::clone(&metrics));
     let handle = worker.handle();
     let stop = CancellationToken::new();

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tidemill_common::name::WorkerId;
 use tidemill_common::store::{Clock, RedisOptions};
+use tidemill_payloads::Payloads;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
@@ -76,7 +77,16 @@ impl Worker {
         let id = WorkerId::incarnate(&options.name).map_err(|e| Error::Options(vec![e.to_string()]))?;
         let pulse = Arc::new(Pulse::new(id));
         Ok(Self {
-            setup: Setup { redis, clock: Clock::Server, registry, options, metrics: None, program: None, pulse },
+            setup: Setup {
+                redis,
+                clock: Clock::Server,
+                registry,
+                options,
+                metrics: None,
+                program: None,
+                payloads: Arc::default(),
+                pulse,
+            },
         })
     }
 
@@ -84,6 +94,14 @@ impl Worker {
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.setup.metrics = Some(metrics);
+        self
+    }
+
+    /// Decodes payloads, and encodes results and follow-ups, with these codecs, keys and stores. Without it, only compressed payloads
+    /// are decoded.
+    #[must_use]
+    pub fn with_payloads(mut self, payloads: Arc<Payloads>) -> Self {
+        self.setup.payloads = payloads;
         self
     }
 

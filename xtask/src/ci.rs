@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     ("node", "sdk/node: its tests", sdk::node_tests),
     ("clippy", "lints, as errors", clippy),
     ("test", "all tests", tests),
+    ("s3", "payloads in a bucket: what only that feature brings", s3),
     ("valkey", "the model test on Valkey, where the tests ran on Redis", model::on_valkey),
     ("doctest", "examples in the documentation", test::doctests),
     ("doc", "the documentation builds, private items too", doc),
@@ -99,6 +100,11 @@ fn tidy_all() -> Result<()> {
 fn clippy() -> Result<()> {
     let args = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     shell::run(&mut shell::cargo(&args))
+}
+
+/// Off by default, so the other steps do not build it.
+fn s3() -> Result<()> {
+    shell::run(&mut shell::cargo(&["test", "--locked", "-p", "tidemill-payloads", "--features", "s3", "--test", "s3"]))
 }
 
 fn doc() -> Result<()> {

@@ -208,8 +208,10 @@ pub(crate) const ALL: &[Entry] = &[
     entry(
         Code::NoPayload,
         "There is no payload to show or to change",
-        "The task has ended and only its outcome is kept, it cannot be read, or its payload is not JSON.",
-        "Of the dead, the payload is kept: `producer dead show ID --raw` prints it as it is.",
+        "The task has ended and only its outcome is kept, it cannot be read, or its payload is not JSON. Or payload or result cannot be \
+         encoded or decoded with the keys and stores of this configuration: the message says which is missing.",
+        "Of the dead, the payload is kept: `producer dead show ID --raw` prints it as it is. For keys and stores, set [payloads] as \
+         where the task comes from.",
     ),
     entry(
         Code::CannotWrite,

@@ -1,11 +1,12 @@
 //! The program's configuration: defaults < development server found < file < environment < flags.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use tidemill_common::config::{Loaded, Loader, Mistakes, duration};
-use tidemill_producer::{Options, RedisOptions};
+use tidemill_producer::{Options, RedisOptions, payloads};
 
 /// The defaults, which are the documentation.
 const DEFAULTS: &str = include_str!("../../../deploy/config/producer.toml");
@@ -17,6 +18,7 @@ pub(crate) struct Config {
     pub(crate) redis: RedisOptions,
     pub(crate) submit: Submit,
     pub(crate) wait: Wait,
+    pub(crate) payloads: payloads::config::Section,
 }
 
 /// What a submit is held to.
@@ -58,7 +60,8 @@ pub(crate) struct Sources<'a> {
 /// # Errors
 /// All mistakes at once, each with the place that made it.
 pub(crate) fn load(sources: Sources<'_>) -> Result<Loaded<Config>, Mistakes> {
-    let mut loader = Loader::new(DEFAULTS).secret("redis.url", shown);
+    let mut loader =
+        Loader::new(DEFAULTS).secret("redis.url", shown).secret(payloads::config::SECRET, |_| "***".to_owned());
     if let Some((path, url)) = sources.dir.and_then(super::dev::find) {
         loader = loader.found(path, "redis.url", &url);
     }
@@ -93,6 +96,14 @@ impl Config {
         if !(1..=PAYLOAD_BYTES_LIMIT).contains(&self.submit.payload_bytes_max) {
             wrong.push(format!("submit.payload_bytes_max: 1 to {PAYLOAD_BYTES_LIMIT}"));
         }
+        match self.payloads.build() {
+            Ok(built) if !built.is_plain() && self.payloads.bytes_max < self.submit.payload_bytes_max => wrong.push(
+                "payloads.bytes_max: must be at least submit.payload_bytes_max, or workers are handed what none decodes"
+                    .to_owned(),
+            ),
+            Ok(_) => {}
+            Err(mistakes) => wrong.extend(mistakes),
+        }
         wrong
     }
 
@@ -104,6 +115,8 @@ impl Config {
             room_within: self.submit.room_within,
             payload_bytes_max: self.submit.payload_bytes_max,
             calls_in_flight: self.submit.calls_in_flight,
+            // Checked when it was loaded.
+            payloads: self.payloads.build().ok().map(Arc::new),
         }
     }
 }
@@ -124,6 +137,7 @@ mod tests {
         assert_eq!(options.room_within, library.room_within);
         assert_eq!(options.payload_bytes_max, library.payload_bytes_max);
         assert_eq!(options.calls_in_flight, library.calls_in_flight);
+        assert_eq!(loaded.value.payloads, payloads::config::Section::default());
         assert_eq!(loaded.origin("redis.url"), &Origin::Default);
     }
 

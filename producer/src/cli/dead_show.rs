@@ -10,9 +10,9 @@ use tidemill_common::task::Task;
 use tidemill_producer::{Error, TaskId};
 
 use super::codes::Code;
-use super::exit::{Exit, Failure, Outcome};
+use super::exit::{Exit, Failure, Outcome, chain};
 use super::output::printable;
-use super::view::StatusView;
+use super::view::{StatusView, look};
 use super::{Context, explain, words};
 
 const EXAMPLES: &str = "Examples:
@@ -121,6 +121,11 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
             out.note(&format!("its envelope cannot be read: {}", printable(&what)));
             None
         }
+        // Its status is shown all the same.
+        Err(error @ Error::Payload { .. }) if !args.raw => {
+            out.note(&printable(&chain(&error)));
+            None
+        }
         task => task?,
     };
     if args.raw {
@@ -136,12 +141,12 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
         stdout.flush()?;
         return Ok(Exit::Ok);
     }
-    let (status, counts) = tokio::try_join!(client.status(id), client.counts())?;
+    let ((status, unread), counts) = tokio::try_join!(look(&client, id), client.counts())?;
     if status.state.is_none() {
         return Err(Failure::new(Exit::Failure, Code::NothingKnown, format!("nothing is known of task {id}")));
     }
     let state = status.state;
-    let view = View::of(StatusView::of(id, &status), task.as_ref());
+    let view = View::of(StatusView::of(id, &status).unread(unread), task.as_ref());
     if out.is_table() {
         let shown = out.paint(words::paint(state), view.status.state);
         let mut lines = vec![format!("{id}  {shown}")];

@@ -126,6 +126,7 @@ pub(crate) fn code_of(error: &Error) -> Code {
         Error::Connect { source: Some(source), .. } if !source.is_transient() => Code::NotLetIn,
         Error::Connect { .. } => Code::Unreachable,
         Error::Store(store) => code_of_store(store),
+        Error::Payload { .. } => Code::NoPayload,
         // Rejected, Failed, and what a later version of the library may add.
         _ => Code::NotTaken,
     }

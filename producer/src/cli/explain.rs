@@ -7,7 +7,7 @@ use tidemill_producer::{Client, Counts, Select, State, Status, TaskId};
 use super::codes::{Code, Entry, looks_like_one};
 use super::exit::{Exit, Failure, Outcome};
 use super::output::Out;
-use super::view::StatusView;
+use super::view::{StatusView, look};
 use super::words::Around;
 use super::{Context, words};
 
@@ -87,13 +87,14 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     let id: &TaskId =
         &args.what.parse().map_err(|e| Failure::usage(Code::NoId, format!("{:?} is no id: {e}", args.what)))?;
     let client = context.connect().await?;
-    let (status, counts) = tokio::try_join!(client.status(id), client.counts()).map_err(Failure::from)?;
+    let looks = tokio::try_join!(look(&client, id), client.counts());
+    let ((status, unread), counts) = looks.map_err(Failure::from)?;
     let sentences = words::explain(id, &status, &around(&client, &status, &counts).await?);
     if context.out.is_table() {
         let state = context.out.paint(words::paint(status.state), super::view::state_name(status.state));
         context.out.line(&format!("{id}  {state}\n{}", sentences.join("\n")))?;
     } else {
-        context.out.json(&View { status: StatusView::of(id, &status), words: sentences })?;
+        context.out.json(&View { status: StatusView::of(id, &status).unread(unread), words: sentences })?;
     }
     Ok(if status.state.is_some() { Exit::Ok } else { Exit::Failure })
 }

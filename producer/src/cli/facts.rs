@@ -261,6 +261,7 @@ impl Facts {
             agent: usual.agent,
             payload: usual.payload,
             depth: usual.depth,
+            fingerprint: None,
         })
     }
 }

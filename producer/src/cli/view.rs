@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidemill_common::envelope;
 use tidemill_common::history::{DeadReason, PastError};
 use tidemill_common::task::Task;
-use tidemill_producer::{Ended, State, Status, TaskId, Waited};
+use tidemill_common::{envelope, store};
+use tidemill_producer::{Client, Ended, Error, State, Status, TaskId, Waited};
+
+use super::exit::chain;
 
 /// The fields of a status, for the help text.
 pub(crate) const STATUS_FIELDS: &str =
@@ -21,7 +23,8 @@ pub(crate) const STATUS_FIELDS: &str =
   reason            why it is dead: attempts, rejected, poison, invalid, never_fits, unknown_agent
   error             why it failed, last time
   errors            the last five, the newest first: at_ms, attempt, text
-  result            what the handler returned, as JSON; or result_text, or result_hex";
+  result            what the handler returned, as JSON; or result_text, or result_hex; or result_error, why it cannot be read here
+  payload           with --payload, of a task that has not ended or is dead: as JSON; or payload_text, payload_hex, payload_error";
 
 /// A result: as JSON if it is that, else as text, else in hexadecimal digits.
 #[derive(Debug, Default, Serialize)]
@@ -32,6 +35,55 @@ pub(crate) struct ResultView {
     result_text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result_error: Option<String>,
+}
+
+/// A payload, in the same way.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct PayloadView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_error: Option<String>,
+}
+
+impl PayloadView {
+    /// Of a task, as it was handed in; of one that cannot be read here, why.
+    pub(crate) fn of(task: Result<Option<Task>, Error>) -> Result<Self, Error> {
+        match task {
+            Ok(None) => Ok(Self::default()),
+            Ok(Some(task)) => {
+                let ResultView { result, result_text, result_hex, .. } = ResultView::of(&task.payload);
+                Ok(Self { payload: result, payload_text: result_text, payload_hex: result_hex, payload_error: None })
+            }
+            Err(error @ (Error::Payload { .. } | Error::Store(store::Error::Reply { .. }))) => {
+                Ok(Self { payload_error: Some(chain(&error)), ..Self::default() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// For people; none when there is nothing to show.
+    pub(crate) fn text(&self) -> Option<String> {
+        let json = self.payload.as_ref().map(|json| json.get().to_owned());
+        let error = self.payload_error.as_ref().map(|error| format!("cannot be read: {error}"));
+        json.or_else(|| self.payload_text.clone()).or_else(|| self.payload_hex.clone()).or(error)
+    }
+}
+
+/// A status, and why its result cannot be read here, if it cannot: the rest of it is shown all the same.
+pub(crate) async fn look(client: &Client, id: &TaskId) -> Result<(Status, Option<String>), Error> {
+    let mut status = client.status_encoded(id).await?;
+    let unread = client.decode_result(id, &mut status).err().map(|error| chain(&error));
+    if unread.is_some() {
+        status.data = Bytes::new();
+    }
+    Ok((status, unread))
 }
 
 impl ResultView {
@@ -72,6 +124,8 @@ pub(crate) struct StatusView {
     pub(crate) errors: Vec<PastError>,
     #[serde(flatten)]
     pub(crate) result: ResultView,
+    #[serde(flatten)]
+    pub(crate) payload: PayloadView,
 }
 
 fn said(text: &str) -> Option<String> {
@@ -113,7 +167,14 @@ impl StatusView {
             error: said(error),
             errors: status.errors.clone(),
             result: ended.map_or_else(ResultView::default, |end| ResultView::of(&end.result)),
+            payload: PayloadView::default(),
         }
+    }
+
+    /// With why its result cannot be read here.
+    pub(crate) fn unread(mut self, unread: Option<String>) -> Self {
+        self.result.result_error = unread;
+        self
     }
 }
 

@@ -14,6 +14,7 @@ use tidemill_common::config::{Loaded, Loader, Mistakes, duration, list, nearest}
 use tidemill_common::name::{AgentName, NAME_BYTES_MAX};
 use tidemill_common::store::RedisOptions;
 use tidemill_worker::handler::process::Children;
+use tidemill_worker::payloads::config::{SECRET, Section as Payloads};
 use tidemill_worker::{Options, Order, Registry};
 
 use agent::AgentSection;
@@ -35,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) redis: RedisOptions,
     pub(crate) worker: Section,
     pub(crate) admin: Admin,
+    pub(crate) payloads: Payloads,
     pub(crate) agents: BTreeMap<AgentName, AgentSection>,
 }
 
@@ -98,7 +100,8 @@ pub(crate) fn loader(home: Option<&Path>) -> Loader {
     let loader = Loader::new(DEFAULTS)
         .secret("redis.url", mask)
         .secret("agents.*.env.*", hidden)
-        .secret("agents.*.headers.*", hidden);
+        .secret("agents.*.headers.*", hidden)
+        .secret(SECRET, hidden);
     let dev = home.map(|home| home.join(DEV_DIR));
     let alive = dev.filter(|dev| tidemill_embedded::running_socket(dev).is_some()).map(|dev| dev.join(DEV_URL));
     match alive.and_then(|path| Some((std::fs::read_to_string(&path).ok()?, path))) {
@@ -135,6 +138,7 @@ impl Config {
         if !self.agents.iter().any(|(name, agent)| self.runs(name, agent)) {
             wrong.push("worker.agents: no agent is left to run; enable one".to_owned());
         }
+        wrong.extend(self.payloads.check());
         for (name, agent) in &self.agents {
             wrong.extend(agent.check().into_iter().map(|what| format!("agents.{name}.{what}")));
         }

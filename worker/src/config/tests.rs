@@ -22,6 +22,7 @@ fn the_defaults_are_the_librarys() {
     let name = loaded.value.options().name;
     assert_eq!(loaded.value.options(), Options { name, ..Options::default() });
     assert_eq!(loaded.value.redis, tidemill_common::store::RedisOptions::default());
+    assert_eq!(loaded.value.payloads, tidemill_worker::payloads::config::Section::default());
     assert_eq!(loaded.value.agent_names(), ["echo", "fail", "noop", "sleep"]);
     assert!(loaded.origins.values().all(|o| *o == Origin::Default));
 }

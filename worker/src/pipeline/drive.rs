@@ -17,7 +17,8 @@ use super::desk::Desk;
 use super::ear::Ear;
 use super::lease::Lease;
 use super::own::Own;
-use super::run::{Kit, Payloads, Runs};
+use super::payload::Payloads;
+use super::run::{Kit, Runs};
 use super::settle::Lane;
 use super::stop::Phase;
 use super::{Event, LANE, Pipeline, RETURNS, Setup, output, progress};
@@ -72,7 +73,7 @@ impl Pipeline {
         handlers: Handle,
         wishes: Shutdown,
     ) -> Result<Self, Error> {
-        let Setup { redis, registry, options, metrics, program, pulse, clock: _ } = setup;
+        let Setup { redis, registry, options, metrics, program, payloads, pulse, clock: _ } = setup;
         let (tell, events) = unbounded_channel();
         let (crew, tracker, now) = (Arc::new(Crew::new(&registry)), TaskTracker::new(), Instant::now());
         let (said, progress) = tokio::sync::mpsc::channel(progress::WAITING_MAX);
@@ -103,7 +104,7 @@ impl Pipeline {
             metrics: metrics.clone(),
             progress: said,
             output: emitted,
-            payloads: Payloads::new(redis),
+            payloads: Payloads::new(redis, payloads),
         };
         let desk = Desk::new(Arc::clone(&crew), options.concurrency, options.lone, tell.clone());
         if let Some(metrics) = &metrics {

@@ -35,6 +35,7 @@ mod ear;
 mod lease;
 mod output;
 mod own;
+mod payload;
 mod progress;
 mod request;
 mod run;
@@ -51,6 +52,7 @@ use tidemill_common::name::{Fence, WorkerId};
 use tidemill_common::store::{
     self, Accepted, Claimed, Clock, Error as StoreError, Heard, OwnedDelivery, RedisOptions, Renewed, Settled as How,
 };
+use tidemill_payloads::Payloads;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -79,6 +81,7 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
     pub(crate) metrics: Option<Arc<Metrics>>,
     pub(crate) program: Option<Program>,
+    pub(crate) payloads: Arc<Payloads>,
     pub(crate) pulse: Arc<Pulse>,
 }
 

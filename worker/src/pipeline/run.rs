@@ -18,16 +18,16 @@ use futures::FutureExt as _;
 use tidemill_common::envelope;
 use tidemill_common::name::{Fence, TaskId};
 use tidemill_common::retry::CAP_MS_MAX;
-use tidemill_common::store::{RedisOptions, Store, Verb};
+use tidemill_common::store::Verb;
 use tidemill_common::task::{Keep, NewTask, Task};
 use tokio::runtime::Handle;
-use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::crew::Crew;
+use super::payload::Payloads;
 use super::stage::{Ended, Finished, Running};
 use super::{Event, output};
 use crate::handler::{Context, Outcome};
@@ -51,37 +51,6 @@ pub(crate) struct Kit {
     pub(crate) progress: Sender<(TaskId, Fence, String)>,
     pub(crate) output: Sender<output::Word>,
     pub(crate) payloads: Payloads,
-}
-
-/// Fetches payloads that lie apart, on a connection of its own: megabytes must not stand before a renewal.
-#[derive(Debug)]
-pub(crate) struct Payloads {
-    redis: RedisOptions,
-    store: OnceCell<Store>,
-}
-
-impl Payloads {
-    pub(crate) fn new(redis: RedisOptions) -> Self {
-        Self { redis, store: OnceCell::new() }
-    }
-
-    /// Fills in the payload, or says how the run ends without it.
-    async fn fetch(&self, task: &mut Task) -> Result<(), Ended> {
-        let fetched = async {
-            let store = self.store.get_or_try_init(|| Store::connect(&self.redis)).await?;
-            store.payload(task.id.as_str()).await
-        };
-        match fetched.await {
-            Ok(Some(payload)) => {
-                task.payload = payload;
-                Ok(())
-            }
-            Ok(None) => Err(Ended::Answered(Verb::Dead { error: "invalid: its payload is gone".into() })),
-            // Redis is away: no fault of the task's. It is handed back, to run where its payload can be had.
-            Err(e) if e.is_transient() => Err(Ended::Answered(Verb::Release)),
-            Err(e) => Err(Ended::Answered(Verb::Dead { error: format!("invalid: its payload cannot be read: {e}") })),
-        }
-    }
 }
 
 /// Starts runs on the handlers' runtime.
@@ -116,12 +85,12 @@ impl Runs {
 impl Running {
     /// Runs the handler to its end.
     pub(crate) async fn run(mut self, kit: &Kit) -> Finished {
-        if self.task.payload_apart {
-            let fetched = tokio::select! {
-                fetched = kit.payloads.fetch(&mut self.task) => fetched,
+        if Payloads::is_to_be_read(&self.task) {
+            let read = tokio::select! {
+                read = kit.payloads.read(&mut self.task) => read,
                 () = self.stop.cancelled() => Err(Ended::Cut),
             };
-            if let Err(ended) = fetched {
+            if let Err(ended) = read {
                 return self.ticket.finish(ended, Vec::new());
             }
         }
@@ -145,11 +114,13 @@ impl Running {
             output: Some(kit.output.clone()),
             emitted: Arc::default(),
         };
+        let task = Arc::clone(&context.task);
         let emitted = Arc::clone(&context.emitted);
         let (ended, follow_ups) = carry_out(&*member.agent.handler, context, timeout, kit.result_ttl).await;
         if emitted.load(Ordering::Relaxed) {
             output::end(&kit.output, ticket.fence()).await;
         }
+        let (ended, follow_ups) = kit.payloads.write(&task, attempt, ended, follow_ups).await;
         if let Some(metrics) = &kit.metrics {
             metrics.finished(member.name.as_str(), label(&ended), began.elapsed().as_secs_f64());
         }
@@ -230,11 +201,9 @@ fn verdict(
         }
         Some(Outcome::Retry { error, after }) => {
             let after_ms = after.map_or_else(|| delay_ms(task, attempt), ms).min(CAP_MS_MAX);
-            Verb::Retry { error: cut(error), after_ms }
+            retry(error, after_ms)
         }
-        Some(Outcome::Throttled { error, until }) => {
-            Verb::Throttled { error: cut(error), after_ms: ms(until.min(THROTTLED_MAX)) }
-        }
+        Some(Outcome::Throttled { error, until }) => throttled(error, until),
         Some(Outcome::Dead { reason }) => dead(reason),
     };
     (Ended::Answered(verb), Vec::new())
@@ -254,15 +223,23 @@ fn done(result: Bytes, keep: Keep, result_ttl: Duration, follow_ups: &[NewTask])
     }
 }
 
-fn dead(reason: String) -> Verb {
+pub(super) fn dead(reason: String) -> Verb {
     Verb::Dead { error: cut(reason) }
+}
+
+pub(super) fn retry(error: String, after_ms: u64) -> Verb {
+    Verb::Retry { error: cut(error), after_ms }
+}
+
+pub(super) fn throttled(error: String, until: Duration) -> Verb {
+    Verb::Throttled { error: cut(error), after_ms: ms(until.min(THROTTLED_MAX)) }
 }
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn delay_ms(task: &Task, attempt: u16) -> u64 {
+pub(super) fn delay_ms(task: &Task, attempt: u16) -> u64 {
     // A policy that was put in by hand is not believed.
     let policy = task.meta.retry.filter(|p| p.check().is_ok()).unwrap_or_default();
     policy.delay_ms(u32::from(attempt), rand::random())

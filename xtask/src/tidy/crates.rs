@@ -10,12 +10,13 @@ use super::{Problem, Tree};
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("common", &[]),
     ("embedded", &[]),
-    ("producer", &["common", "embedded"]),
-    ("worker", &["common", "embedded"]),
+    ("payloads", &["common"]),
+    ("producer", &["common", "embedded", "payloads"]),
+    ("worker", &["common", "embedded", "payloads"]),
     ("console", &["common", "embedded"]),
-    ("bench", &["common", "embedded", "producer", "worker"]),
+    ("bench", &["common", "embedded", "payloads", "producer", "worker"]),
     ("demo", &["common", "embedded", "producer"]),
-    ("tests", &["common", "embedded", "producer", "worker", "console"]),
+    ("tests", &["common", "embedded", "payloads", "producer", "worker", "console"]),
     ("xtask", &["common", "embedded", "producer", "worker", "console"]),
 ];
 /// The feature that lets a test set the clock of the scripts.
