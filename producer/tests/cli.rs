@@ -14,6 +14,8 @@ mod failures;
 mod list;
 #[path = "cli/many.rs"]
 mod many;
+#[path = "cli/pause.rs"]
+mod pause;
 #[path = "cli/submit.rs"]
 mod submit;
 #[path = "cli/support.rs"]

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::output::{Color, Format};
-use super::{alter, book, cancel, completions, dead, doctor, exit, explain, list, man, queue, status, submit, wait};
+use super::{
+    alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, status, submit, wait,
+};
 
 const EXAMPLES: &str = "Examples:
   producer submit echo '{\"hi\":\"there\"}' --wait      hand a task in, wait, print its result
@@ -13,6 +15,7 @@ const EXAMPLES: &str = "Examples:
   producer submit --ndjson tasks.ndjson --output ndjson   many tasks, one result line each
   producer status ID    producer explain ID    producer cancel ID
   producer queue --watch                             what waits and runs
+  producer pause --queue slow --for 10m    producer resume --queue slow
   producer list --state parked    producer dead groups    producer dead replay ID
   producer book apply limits.toml                    put rules in force
 ";
@@ -82,6 +85,8 @@ pub(crate) enum Verb {
     Explain(explain::Args),
     List(Box<list::Args>),
     Queue(queue::Args),
+    Pause(pause::Args),
+    Resume(pause::Resume),
     Dead(Box<dead::Args>),
     #[command(before_long_help = RETRY, about = "Let dead tasks wait again: `dead replay`")]
     Retry(Box<dead::Replay>),

@@ -44,6 +44,7 @@ pub(crate) enum Code {
     Partly = 405,
     BookNewer = 406,
     NoPayload = 407,
+    TooManyKept = 408,
     CannotWrite = 501,
     Interrupted = 502,
     CannotStart = 503,

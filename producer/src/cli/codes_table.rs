@@ -212,6 +212,12 @@ pub(crate) const ALL: &[Entry] = &[
         "Of the dead, the payload is kept: `producer dead show ID --raw` prints it as it is.",
     ),
     entry(
+        Code::TooManyKept,
+        "There are as many of these as there may be",
+        "A deployment has at most 256 pauses, 256 numbers of tasks at once, and 1,000 schedules.",
+        "End or delete one that is not needed any more: `producer resume`, `producer concurrency reset`, `producer schedule delete`.",
+    ),
+    entry(
         Code::CannotWrite,
         "The output cannot be written",
         "The disk is full, or whoever was to read it has gone.",

@@ -145,7 +145,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     if out.is_table() {
         let shown = out.paint(words::paint(state), view.status.state);
         let mut lines = vec![format!("{id}  {shown}")];
-        lines.extend(words::explain(id, &status, &explain::around(&client, &status, &counts).await?));
+        lines.extend(words::explain(id, &status, &explain::around(&client, id, &status, &counts).await?));
         lines.push(String::new());
         lines.extend(view.facts(counts.now_ms));
         if let Some(payload) = view.payload.lines() {

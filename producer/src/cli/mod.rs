@@ -27,6 +27,7 @@ mod lines;
 mod list;
 mod man;
 mod output;
+mod pause;
 mod payload;
 mod pick;
 mod queue;
@@ -164,6 +165,8 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Explain(args) => explain::run(&args, context).await,
         Verb::List(args) => list::run(&args, context).await,
         Verb::Queue(args) => queue::run(&args, context).await,
+        Verb::Pause(args) => pause::run(&args, context).await,
+        Verb::Resume(args) => pause::resume(&args, context).await,
         Verb::Book(args) => book::run(&args, context).await,
         Verb::Doctor(args) => doctor::run(&args, context).await,
         Verb::Completions(args) => completions::run(&args, &context.out),

@@ -20,7 +20,7 @@ fn an_empty_queue_shows_how_to_begin_and_a_watch_goes_on() {
     assert_eq!((&counts["scheduled"], &counts["running"], &counts["workers"]), (&json!(1), &json!(0), &json!(0)));
     assert_eq!(
         counts["queues"],
-        json!([{"name": "default", "urgent": 0, "high": 1, "normal": 1, "low": 0, "waiting": 2}])
+        json!([{"name": "default", "urgent": 0, "high": 1, "normal": 1, "low": 0, "waiting": 2, "paused": false}])
     );
     let table = run(&url, &["queue", "--output", "table"]).out;
     assert!(table.starts_with("QUEUE") && table.contains("default"), "{table}");
@@ -189,7 +189,7 @@ fn help_completions_and_near_misses() {
     let help = with(&["--help"]).assert_code(0).out;
     assert!(help.starts_with("Examples:") && help.contains("TIDEMILL__REDIS__URL") && help.contains("130"), "{help}");
     let short = with(&["-h"]).assert_code(0).out;
-    assert!(short.lines().count() < 36, "{short}");
+    assert!(short.lines().count() < 44, "{short}");
     assert!(with(&["sumbit"]).assert_code(2).err.contains("'submit'"));
     assert!(with(&["submit", "a", "1", "--prioritty", "low"]).assert_code(2).err.contains("--priority"));
     with(&[]).assert_code(2);
