@@ -20,6 +20,8 @@ mod pause;
 mod submit;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "cli/tail.rs"]
+mod tail;
 #[path = "cli/verbs.rs"]
 mod verbs;
 #[path = "cli/waiting.rs"]

@@ -6,14 +6,14 @@ use clap::{Parser, Subcommand};
 
 use super::output::{Color, Format};
 use super::{
-    alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, status, submit, wait,
+    alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, status, submit, tail, wait,
 };
 
 const EXAMPLES: &str = "Examples:
   producer submit echo '{\"hi\":\"there\"}' --wait      hand a task in, wait, print its result
   producer submit gpt4 --payload-file prompt.json --priority high --key report-7
   producer submit --ndjson tasks.ndjson --output ndjson   many tasks, one result line each
-  producer status ID    producer explain ID    producer cancel ID
+  producer status ID    producer tail ID    producer explain ID    producer cancel ID
   producer queue --watch                             what waits and runs
   producer pause --queue slow --for 10m    producer resume --queue slow
   producer list --state parked    producer dead groups    producer dead replay ID
@@ -81,6 +81,7 @@ pub(crate) enum Verb {
     Submit(Box<submit::Args>),
     Status(status::Args),
     Wait(wait::Args),
+    Tail(tail::Args),
     Cancel(Box<cancel::Args>),
     Explain(explain::Args),
     List(Box<list::Args>),

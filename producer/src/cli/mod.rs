@@ -33,6 +33,7 @@ mod pick;
 mod queue;
 mod status;
 mod submit;
+mod tail;
 mod view;
 mod wait;
 mod words;
@@ -155,6 +156,7 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Submit(args) => Box::pin(submit::run(*args, context)).await,
         Verb::Status(args) => status::run(&args, context).await,
         Verb::Wait(args) => wait::run(&args, context).await,
+        Verb::Tail(args) => tail::run(&args, context).await,
         Verb::Cancel(args) => Box::pin(cancel::run(&args, context)).await,
         Verb::Dead(args) => Box::pin(dead::run(&args, context)).await,
         Verb::Retry(args) => Box::pin(dead::replay(&args, context)).await,

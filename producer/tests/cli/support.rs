@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tidemill_common::name::WorkerId;
-use tidemill_common::store::{Claim, Delivery, Lease, Offer, Settle, SettleItem, Store, Verb};
+use tidemill_common::store::{Claim, Delivery, Lease, NewPiece, Offer, Settle, SettleItem, Store, Verb};
 use tidemill_embedded::{Options, Server};
 use tidemill_producer::RedisOptions;
 
@@ -221,6 +221,18 @@ impl Worker {
             |d: &Delivery| SettleItem { id: d.id.clone(), fence: d.fence, verb: verb.clone(), follow_ups: vec![] };
         let items: Vec<_> = deliveries.iter().map(item).collect();
         self.store.settle(&Settle { worker: &self.id, lane: 0, sequence: self.sequence, items: &items }).await.unwrap();
+    }
+
+    /// Writes output of a delivery, of which so much was written before.
+    pub(crate) async fn emit(&self, delivery: &Delivery, offset: u64, data: &[u8]) {
+        let piece = NewPiece {
+            id: delivery.id.clone(),
+            fence: delivery.fence,
+            attempt: delivery.attempt,
+            offset,
+            data: data.to_vec().into(),
+        };
+        assert_eq!(self.store.emit(&[piece]).await.unwrap(), [true]);
     }
 
     pub(crate) async fn succeed(&mut self, deliveries: &[Delivery], result: &'static str) {
