@@ -16,6 +16,8 @@ mod list;
 mod many;
 #[path = "cli/pause.rs"]
 mod pause;
+#[path = "cli/schedule.rs"]
+mod schedule;
 #[path = "cli/submit.rs"]
 mod submit;
 #[path = "cli/support.rs"]

@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 
 use super::output::{Color, Format};
 use super::{
-    alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, status, submit, tail, wait,
+    alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, schedule, status, submit,
+    tail, wait,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -17,6 +18,7 @@ const EXAMPLES: &str = "Examples:
   producer queue --watch                             what waits and runs
   producer pause --queue slow --for 10m    producer resume --queue slow
   producer list --state parked    producer dead groups    producer dead replay ID
+  producer schedule set nightly --cron '30 2 * * *' --zone Europe/Berlin index
   producer book apply limits.toml                    put rules in force
 ";
 
@@ -96,6 +98,7 @@ pub(crate) enum Verb {
     Move(Box<alter::Move>),
     SetPriority(Box<alter::SetPriority>),
     RunNow(Box<alter::RunNow>),
+    Schedule(Box<schedule::Args>),
     Book(book::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),

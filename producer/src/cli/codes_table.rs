@@ -131,6 +131,13 @@ pub(crate) const ALL: &[Entry] = &[
         "Look at what matches with `--dry-run`; say `--yes` where nobody is to be asked.",
     ),
     entry(
+        Code::ScheduleMistakes,
+        "The schedule has mistakes",
+        "Its pattern, its zone or its task is not one, or the pattern never comes. Of a file, all mistakes are told, and none of it was \
+         put in force.",
+        "`producer schedule next --cron PATTERN --zone ZONE` tries a pattern without a server; docs/schedules.md has the forms.",
+    ),
+    entry(
         Code::Unreachable,
         "Redis cannot be reached",
         "There is no connection: nothing listens there, the name is not known, or a firewall is between.",
@@ -216,6 +223,12 @@ pub(crate) const ALL: &[Entry] = &[
         "There are as many of these as there may be",
         "A deployment has at most 256 pauses, 256 numbers of tasks at once, and 1,000 schedules.",
         "End or delete one that is not needed any more: `producer resume`, `producer concurrency reset`, `producer schedule delete`.",
+    ),
+    entry(
+        Code::NoSchedule,
+        "There is no such schedule",
+        "No schedule has this name.",
+        "`producer schedule list` shows those that there are.",
     ),
     entry(
         Code::CannotWrite,

@@ -31,6 +31,7 @@ mod pause;
 mod payload;
 mod pick;
 mod queue;
+mod schedule;
 mod status;
 mod submit;
 mod tail;
@@ -137,6 +138,11 @@ async fn run(args: Args, out: Out) -> Outcome {
         Verb::Explain(args) if args.code().is_some() => {
             return explain::show_code(args.code().unwrap_or_default(), &out);
         }
+        Verb::Schedule(args) => {
+            if let Some(outcome) = args.alone(&out) {
+                return outcome;
+            }
+        }
         Verb::Book(book::Args { action: book::Action::ShowCompiled(file) }) => return book::show(file, &out),
         _ => {}
     }
@@ -169,6 +175,7 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Queue(args) => queue::run(&args, context).await,
         Verb::Pause(args) => pause::run(&args, context).await,
         Verb::Resume(args) => pause::resume(&args, context).await,
+        Verb::Schedule(args) => Box::pin(schedule::run(*args, context)).await,
         Verb::Book(args) => book::run(&args, context).await,
         Verb::Doctor(args) => doctor::run(&args, context).await,
         Verb::Completions(args) => completions::run(&args, &context.out),

@@ -184,6 +184,11 @@ async fn the_commands_of_operating_are_run() {
 }
 
 #[tokio::test]
+async fn the_commands_of_schedules_are_run() {
+    run_page("schedules.md", 7).await;
+}
+
+#[tokio::test]
 async fn the_commands_of_retries_are_run() {
     run_page("retries.md", 6).await;
 }
