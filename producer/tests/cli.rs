@@ -28,3 +28,5 @@ mod tail;
 mod verbs;
 #[path = "cli/waiting.rs"]
 mod waiting;
+#[path = "cli/workers.rs"]
+mod workers;

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use super::output::{Color, Format};
 use super::{
     alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, schedule, status, submit,
-    tail, wait,
+    tail, wait, workers,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -98,6 +98,8 @@ pub(crate) enum Verb {
     Move(Box<alter::Move>),
     SetPriority(Box<alter::SetPriority>),
     RunNow(Box<alter::RunNow>),
+    Workers(workers::Args),
+    Concurrency(workers::Concurrency),
     Schedule(Box<schedule::Args>),
     Book(book::Args),
     Doctor(doctor::Args),

@@ -38,6 +38,7 @@ mod tail;
 mod view;
 mod wait;
 mod words;
+mod workers;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -175,6 +176,8 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Queue(args) => queue::run(&args, context).await,
         Verb::Pause(args) => pause::run(&args, context).await,
         Verb::Resume(args) => pause::resume(&args, context).await,
+        Verb::Workers(args) => workers::run(&args, context).await,
+        Verb::Concurrency(args) => workers::concurrency(&args, context).await,
         Verb::Schedule(args) => Box::pin(schedule::run(*args, context)).await,
         Verb::Book(args) => book::run(&args, context).await,
         Verb::Doctor(args) => doctor::run(&args, context).await,

@@ -180,7 +180,7 @@ async fn run_page(page: &'static str, blocks_min: usize) {
 
 #[tokio::test]
 async fn the_commands_of_operating_are_run() {
-    run_page("operating.md", 17).await;
+    run_page("operating.md", 18).await;
 }
 
 #[tokio::test]
