@@ -15,6 +15,7 @@ mod dead_show;
 mod deed;
 mod dev;
 mod doctor;
+mod doctor_server;
 mod doctor_tasks;
 mod exit;
 mod explain;

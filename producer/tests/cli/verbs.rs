@@ -164,6 +164,39 @@ async fn doctor_finds_what_nobody_runs_held_order_keys_and_full_queues() {
     assert!(finish(command).assert_code(0).out.contains("of 1 that it may have"));
 }
 
+#[tokio::test]
+async fn doctor_tells_what_a_server_keeps_its_memory_and_what_is_paused() {
+    let kept = crate::support::server_with(
+        tidemill_embedded::Options::new().storage(tidemill_embedded::Storage::Temporary).config_line("maxmemory 64mb"),
+    );
+    run(&kept.url(), &["pause", "--queue", "slow", "--for", "1h"]).assert_code(0);
+    let checks = |url: &str| {
+        let report = run(url, &["doctor"]).assert_code(0).json();
+        move |name: &str| {
+            let checks = report["checks"].as_array().unwrap();
+            let found =
+                checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}: {checks:?}"));
+            (found["verdict"].as_str().unwrap().to_owned(), found["text"].as_str().unwrap().to_owned())
+        }
+    };
+    let check = checks(&kept.url());
+    for (name, part) in [
+        ("persistence", "append-only file (appendfsync"),
+        ("memory", "% of its bound of 64 MiB"),
+        ("role", "primary, without replicas"),
+        ("last save", "no snapshot has failed"),
+        ("pauses", "queue slow for 59m"),
+        ("clocks", "ms apart"),
+    ] {
+        let (verdict, text) = check(name);
+        assert!(verdict == "ok" && text.contains(part), "{name}: {verdict}: {text}");
+    }
+    let bare = server();
+    let check = checks(&bare.url());
+    assert!(check("persistence") == ("warn".into(), "none: neither an append-only file nor snapshots".into()));
+    assert!(check("memory").0 == "warn" && check("memory").1.contains("no bound"));
+}
+
 #[test]
 fn a_server_that_evicts_is_told_by_doctor() {
     let server =
