@@ -24,6 +24,8 @@ mod submit;
 mod support;
 #[path = "cli/tail.rs"]
 mod tail;
+#[path = "cli/top.rs"]
+mod top;
 #[path = "cli/verbs.rs"]
 mod verbs;
 #[path = "cli/waiting.rs"]

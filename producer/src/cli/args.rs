@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use super::output::{Color, Format};
 use super::{
     alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, schedule, status, submit,
-    tail, wait, workers,
+    tail, top, wait, workers,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   producer submit gpt4 --payload-file prompt.json --priority high --key report-7
   producer submit --ndjson tasks.ndjson --output ndjson   many tasks, one result line each
   producer status ID    producer tail ID    producer explain ID    producer cancel ID
-  producer queue --watch                             what waits and runs
+  producer queue --watch    producer top              what waits and runs
   producer pause --queue slow --for 10m    producer resume --queue slow
   producer list --state parked    producer dead groups    producer dead replay ID
   producer schedule set nightly --cron '30 2 * * *' --zone Europe/Berlin index
@@ -88,6 +88,7 @@ pub(crate) enum Verb {
     Explain(explain::Args),
     List(Box<list::Args>),
     Queue(queue::Args),
+    Top(top::Args),
     Pause(pause::Args),
     Resume(pause::Resume),
     Dead(Box<dead::Args>),

@@ -32,6 +32,7 @@ pub(crate) enum Code {
     TooMany = 211,
     Declined = 212,
     ScheduleMistakes = 213,
+    NoTerminal = 214,
     Unreachable = 301,
     NotLetIn = 302,
     NoAnswer = 303,

@@ -138,6 +138,12 @@ pub(crate) const ALL: &[Entry] = &[
         "`producer schedule next --cron PATTERN --zone ZONE` tries a pattern without a server; docs/schedules.md has the forms.",
     ),
     entry(
+        Code::NoTerminal,
+        "There is no terminal to draw on",
+        "`producer top` draws on a terminal, and its output or input is none.",
+        "`producer queue --watch` shows the same counts line by line; with `--output ndjson`, for programs.",
+    ),
+    entry(
         Code::Unreachable,
         "Redis cannot be reached",
         "There is no connection: nothing listens there, the name is not known, or a firewall is between.",

@@ -36,6 +36,7 @@ mod schedule;
 mod status;
 mod submit;
 mod tail;
+mod top;
 mod view;
 mod wait;
 mod words;
@@ -175,6 +176,7 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Explain(args) => explain::run(&args, context).await,
         Verb::List(args) => list::run(&args, context).await,
         Verb::Queue(args) => queue::run(&args, context).await,
+        Verb::Top(args) => Box::pin(top::run(&args, context)).await,
         Verb::Pause(args) => pause::run(&args, context).await,
         Verb::Resume(args) => pause::resume(&args, context).await,
         Verb::Workers(args) => workers::run(&args, context).await,
