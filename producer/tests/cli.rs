@@ -14,11 +14,21 @@ mod failures;
 mod list;
 #[path = "cli/many.rs"]
 mod many;
+#[path = "cli/pause.rs"]
+mod pause;
+#[path = "cli/schedule.rs"]
+mod schedule;
 #[path = "cli/submit.rs"]
 mod submit;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "cli/tail.rs"]
+mod tail;
+#[path = "cli/top.rs"]
+mod top;
 #[path = "cli/verbs.rs"]
 mod verbs;
 #[path = "cli/waiting.rs"]
 mod waiting;
+#[path = "cli/workers.rs"]
+mod workers;

@@ -48,7 +48,8 @@ async fn series_do_not_grow_with_tasks_tenants_and_errors() {
     run(200, 3_000).await;
     let page = worker.get("/metrics").unwrap();
     let after = series(&page);
-    let new: Vec<_> = after.difference(&before).filter(|s| !s.contains("queue_oldest") && !s.contains("queue_tasks")).collect();
+    let new: Vec<_> =
+        after.difference(&before).filter(|s| !s.contains("queue_oldest") && !s.contains("queue_tasks")).collect();
     assert!(new.is_empty(), "series that 2,800 more tasks have brought: {new:?}");
     assert!(after.len() < 600, "{} series", after.len());
     for told in ["tenant-", "invented", "of an error", "\u{1b}"] {
@@ -69,7 +70,8 @@ async fn depth_is_true_with_nobody_at_work_and_the_dead_do_not_count() {
     let second = Worker::start(&server, directory.path(), AGENTS, &[]).await;
     until("two are seen", async || value(&second.get("/metrics").unwrap(), "tidemill_workers") == Some(2.0)).await;
     drop(first);
-    until("the killed one is gone", async || value(&second.get("/metrics").unwrap(), "tidemill_workers") == Some(1.0)).await;
+    until("the killed one is gone", async || value(&second.get("/metrics").unwrap(), "tidemill_workers") == Some(1.0))
+        .await;
     assert_eq!(value(&second.get("/metrics").unwrap(), depth), Some(500.0));
 
     // Its scripts are refused: it consumes nothing, and says so, though the server answers a PING.
@@ -95,7 +97,9 @@ async fn the_pages_change_nothing_and_are_for_no_other_origin() {
     let before = store.counts().await.unwrap();
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         for path in ["/metrics", "/v1/scale", "/livez"] {
-            let answer = worker.request(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+            let answer = worker.request(&format!(
+                "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            ));
             assert!(answer.contains(" 405 "), "{method} {path}: {answer}");
         }
     }
@@ -126,11 +130,17 @@ async fn no_log_and_no_page_has_a_secret() {
         ("wrong password", wrong),
         ("nobody there", url(ENCODED, "127.0.0.1:1")),
         ("malformed", format!("redis://default:{PASSWORD}@[::1")),
-        ("sentinel", format!("redis-sentinel://default:{ENCODED}@127.0.0.1:1?sentinelServiceName=x&sentinelPassword={ENCODED}")),
+        (
+            "sentinel",
+            format!("redis-sentinel://default:{ENCODED}@127.0.0.1:1?sentinelServiceName=x&sentinelPassword={ENCODED}"),
+        ),
     ] {
         let mut command = program(directory.path());
         command.args(["run", "--admin=127.0.0.1:0", "--profile=fast"]);
-        command.env("TIDEMILL__REDIS__URL", &url).env("TIDEMILL_LOG", "trace").env("TIDEMILL__WORKER__CONNECT_WITHIN", "300ms");
+        command
+            .env("TIDEMILL__REDIS__URL", &url)
+            .env("TIDEMILL_LOG", "trace")
+            .env("TIDEMILL__WORKER__CONNECT_WITHIN", "300ms");
         let log = fs::File::create(directory.path().join("log")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();

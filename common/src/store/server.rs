@@ -93,13 +93,18 @@ impl Store {
         let policy: Result<Vec<(String, String)>, _> = self.client.config_get("maxmemory-policy").await.map(pairs);
         match policy {
             Ok(policy) if policy.iter().any(|(_, p)| p != "noeviction") => {
-                return Err(Error::Unsuitable(format!(
-                    "the server evicts keys when memory is full (maxmemory-policy {}), which would lose tasks; set it to noeviction",
-                    policy[0].1
-                )));
+                return Err(Error::Unsuitable(evicts(&policy[0].1)));
             }
             Ok(_) => {}
-            Err(e) => tracing::warn!(error = %e, "cannot read maxmemory-policy; make sure that it is noeviction"),
+            Err(e) => {
+                // Managed servers forbid the command; what it would say stands in another place as well.
+                let said: String = self.client.info(Some(InfoKind::Memory)).await.unwrap_or_default();
+                match said.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).map(str::trim) {
+                    Some("noeviction") => {}
+                    Some(other) => return Err(Error::Unsuitable(evicts(other))),
+                    None => tracing::warn!(error = %e, "cannot read maxmemory-policy; make sure that it is noeviction"),
+                }
+            }
         }
         let key = self.base.meta();
         let ours = SCHEMA.to_string();
@@ -115,6 +120,12 @@ impl Store {
             _ => Ok(()),
         }
     }
+}
+
+fn evicts(policy: &str) -> String {
+    format!(
+        "the server evicts keys when memory is full (maxmemory-policy {policy}), which would lose tasks; set it to noeviction"
+    )
 }
 
 fn pairs(value: Value) -> Vec<(String, String)> {

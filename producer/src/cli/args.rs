@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::output::{Color, Format};
-use super::{alter, book, cancel, completions, dead, doctor, exit, explain, list, man, queue, status, submit, wait};
+use super::{
+    alter, book, cancel, completions, dead, doctor, exit, explain, list, man, pause, queue, schedule, status, submit,
+    tail, top, wait, workers,
+};
 
 const EXAMPLES: &str = "Examples:
   producer submit echo '{\"hi\":\"there\"}' --wait      hand a task in, wait, print its result
   producer submit gpt4 --payload-file prompt.json --priority high --key report-7
   producer submit --ndjson tasks.ndjson --output ndjson   many tasks, one result line each
-  producer status ID    producer explain ID    producer cancel ID
-  producer queue --watch                             what waits and runs
+  producer status ID    producer tail ID    producer explain ID    producer cancel ID
+  producer queue --watch    producer top              what waits and runs
+  producer pause --queue slow --for 10m    producer resume --queue slow
   producer list --state parked    producer dead groups    producer dead replay ID
+  producer schedule set nightly --cron '30 2 * * *' --zone Europe/Berlin index
   producer book apply limits.toml                    put rules in force
 ";
 
@@ -78,10 +83,14 @@ pub(crate) enum Verb {
     Submit(Box<submit::Args>),
     Status(status::Args),
     Wait(wait::Args),
+    Tail(tail::Args),
     Cancel(Box<cancel::Args>),
     Explain(explain::Args),
     List(Box<list::Args>),
     Queue(queue::Args),
+    Top(top::Args),
+    Pause(pause::Args),
+    Resume(pause::Resume),
     Dead(Box<dead::Args>),
     #[command(before_long_help = RETRY, about = "Let dead tasks wait again: `dead replay`")]
     Retry(Box<dead::Replay>),
@@ -90,6 +99,9 @@ pub(crate) enum Verb {
     Move(Box<alter::Move>),
     SetPriority(Box<alter::SetPriority>),
     RunNow(Box<alter::RunNow>),
+    Workers(workers::Args),
+    Concurrency(workers::Concurrency),
+    Schedule(Box<schedule::Args>),
     Book(book::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),

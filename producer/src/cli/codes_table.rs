@@ -131,6 +131,19 @@ pub(crate) const ALL: &[Entry] = &[
         "Look at what matches with `--dry-run`; say `--yes` where nobody is to be asked.",
     ),
     entry(
+        Code::ScheduleMistakes,
+        "The schedule has mistakes",
+        "Its pattern, its zone or its task is not one, or the pattern never comes. Of a file, all mistakes are told, and none of it was \
+         put in force.",
+        "`producer schedule next --cron PATTERN --zone ZONE` tries a pattern without a server; docs/schedules.md has the forms.",
+    ),
+    entry(
+        Code::NoTerminal,
+        "There is no terminal to draw on",
+        "`producer top` draws on a terminal, and its output or input is none.",
+        "`producer queue --watch` shows the same counts line by line; with `--output ndjson`, for programs.",
+    ),
+    entry(
         Code::Unreachable,
         "Redis cannot be reached",
         "There is no connection: nothing listens there, the name is not known, or a firewall is between.",
@@ -212,6 +225,18 @@ pub(crate) const ALL: &[Entry] = &[
          encoded or decoded with the keys and stores of this configuration: the message says which is missing.",
         "Of the dead, the payload is kept: `producer dead show ID --raw` prints it as it is. For keys and stores, set [payloads] as \
          where the task comes from.",
+    ),
+    entry(
+        Code::TooManyKept,
+        "There are as many of these as there may be",
+        "A deployment has at most 256 pauses, 256 numbers of tasks at once, and 1,000 schedules.",
+        "End or delete one that is not needed any more: `producer resume`, `producer concurrency reset`, `producer schedule delete`.",
+    ),
+    entry(
+        Code::NoSchedule,
+        "There is no such schedule",
+        "No schedule has this name.",
+        "`producer schedule list` shows those that there are.",
     ),
     entry(
         Code::CannotWrite,

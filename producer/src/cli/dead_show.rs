@@ -59,7 +59,7 @@ struct View {
 
 /// A payload: as JSON if it is that, else as text, else in hexadecimal digits.
 #[derive(Debug, Default, Serialize)]
-struct PayloadView {
+pub(crate) struct PayloadView {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ struct PayloadView {
 }
 
 impl PayloadView {
-    fn of(bytes: &Bytes) -> Self {
+    pub(crate) fn of(bytes: &Bytes) -> Self {
         let Ok(text) = std::str::from_utf8(bytes) else {
             let hex = bytes.iter().map(|b| format!("{b:02x}")).collect();
             return Self { payload_hex: Some(hex), ..Self::default() };
@@ -81,7 +81,7 @@ impl PayloadView {
     }
 
     /// For people.
-    fn lines(&self) -> Option<String> {
+    pub(crate) fn lines(&self) -> Option<String> {
         let pretty = self.payload.as_ref().map(|json| indented(json.get()));
         pretty.or_else(|| self.payload_text.clone()).or_else(|| self.payload_hex.clone())
     }
@@ -150,7 +150,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     if out.is_table() {
         let shown = out.paint(words::paint(state), view.status.state);
         let mut lines = vec![format!("{id}  {shown}")];
-        lines.extend(words::explain(id, &status, &explain::around(&client, &status, &counts).await?));
+        lines.extend(words::explain(id, &status, &explain::around(&client, id, &status, &counts).await?));
         lines.push(String::new());
         lines.extend(view.facts(counts.now_ms));
         if let Some(payload) = view.payload.lines() {

@@ -9,7 +9,7 @@ use tidemill_producer::{Client, Counts, Error, Priority};
 use super::exit::{Exit, Outcome};
 use super::output::Paint;
 use super::words::span;
-use super::{Context, doctor_tasks};
+use super::{Context, doctor_server, doctor_tasks, pause};
 
 /// Slower than this, every claim and settle is slow.
 const ROUND_TRIP_SLOW: Duration = Duration::from_millis(50);
@@ -23,7 +23,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Check the server and what is on it
 ///
-/// It changes nothing. It looks at what runs, at what is parked and at the dead, for 5 s each at most.
+/// It changes nothing. It looks at what waits and at the dead, for 5 s each at most.
 ///
 /// JSON fields: ok; checks (name; verdict: ok, warn or bad; text; advice, or null). Exit code 1 when a check is bad, 7 when Redis
 /// cannot be reached.
@@ -92,9 +92,9 @@ pub(crate) async fn run(_args: &Args, context: &Context) -> Outcome {
                 Verdict::Warn => (Paint::Care, "warn"),
                 Verdict::Bad => (Paint::Bad, "bad "),
             };
-            context.out.line(&format!("{}  {name:<10} {text}", context.out.paint(paint, word)))?;
+            context.out.line(&format!("{}  {name:<11} {text}", context.out.paint(paint, word)))?;
             if let Some(advice) = advice {
-                context.out.line(&format!("{:17}{}", "", context.out.paint(Paint::Faint, advice)))?;
+                context.out.line(&format!("{:18}{}", "", context.out.paint(Paint::Faint, advice)))?;
             }
         }
     } else {
@@ -116,7 +116,9 @@ async fn ask(client: &Client, waiting_max: u64) -> Result<Vec<Check>, Error> {
     } else {
         trip.advise("every claim and settle waits for it: see the network and `redis-cli --latency`")
     };
-    let mut checks = vec![trip, clocks(&counts), workers(&counts), room(&counts, waiting_max)];
+    let (facts, pauses) = tokio::try_join!(client.server_facts(), client.pauses())?;
+    let mut checks = doctor_server::checks(&facts, &pause::in_force(pauses, counts.now_ms), counts.now_ms);
+    checks.extend([trip, clocks(&counts), workers(&counts), room(&counts, waiting_max)]);
     let waiting: u64 = counts.waiting.values().sum();
     checks.push(check(
         "tasks",
@@ -145,7 +147,7 @@ fn clocks(counts: &Counts) -> Check {
     let here_ms = u64::try_from(here.as_millis()).unwrap_or(u64::MAX);
     let apart = here_ms.abs_diff(counts.now_ms);
     if apart < CLOCKS_APART_MS {
-        check("clocks", Verdict::Ok, "this machine's and the server's agree")
+        check("clocks", Verdict::Ok, format!("this machine's and the server's agree ({apart} ms apart)"))
     } else {
         let text = format!("this machine's and the server's are {} apart; decisions use the server's", span(apart));
         check("clocks", Verdict::Warn, text).advise("run NTP on both, or logs and states tell different times")

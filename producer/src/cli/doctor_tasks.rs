@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tidemill_common::store::{Filter, Found};
+use tidemill_common::store::{Filter, Found, WorkerSeen};
 use tidemill_producer::{Client, Counts, Error, Select, State};
 
 use super::doctor::{Check, Verdict, check};
@@ -30,45 +30,42 @@ async fn look(client: &Client, select: &Select, mut see: impl FnMut(Found)) -> R
 
 /// All checks that look at tasks.
 pub(crate) async fn checks(client: &Client, counts: &Counts) -> Result<Vec<Check>, Error> {
-    let (mut workers, mut agents) = (BTreeSet::new(), BTreeSet::new());
-    if counts.running > 0 {
-        let running = Select::state(State::Running);
-        look(client, &running, |found| {
-            agents.extend(found.task.map(|task| task.agent.to_string()));
-            workers.insert(found.detail);
-        })
-        .await?;
-    }
-    let mut checks = vec![lost_workers(workers.len() as u64, counts.workers)];
+    let (now_ms, workers) = client.workers().await?;
+    let (alive, gone): (Vec<WorkerSeen>, Vec<WorkerSeen>) = workers.into_iter().partition(|w| w.lease_ms > now_ms);
+    let mut checks = vec![lost_workers(&gone, alive.len())];
+    let agents = alive.into_iter().flat_map(|worker| worker.agents).collect();
     checks.extend(unwanted(client, counts, &agents).await?);
     checks.push(held(client, counts).await?);
     Ok(checks)
 }
 
-/// A worker that runs something and has no lease is dead. Only their number is known: those that live may be idle.
-fn lost_workers(running_on: u64, alive: u64) -> Check {
-    match running_on.saturating_sub(alive) {
-        0 => check("reclaim", Verdict::Ok, "no dead worker is known to have tasks"),
-        _ if alive == 0 => check("reclaim", Verdict::Bad, format!("tasks are held by {running_on} workers, all dead"))
+/// Workers whose lease is over and that still have tasks: another takes those back.
+fn lost_workers(gone: &[WorkerSeen], alive: usize) -> Check {
+    let dead: Vec<&WorkerSeen> = gone.iter().filter(|worker| worker.running > 0).collect();
+    let names = dead.iter().map(|worker| format!("{} ({} tasks)", printable(worker.id.as_str()), worker.running));
+    match dead.len() {
+        0 => check("reclaim", Verdict::Ok, "no dead worker has tasks"),
+        _ if alive == 0 => check("reclaim", Verdict::Bad, format!("tasks are held by dead workers: {}", some(names)))
             .advise("start a worker (`worker run`): it takes their tasks back"),
-        dead => check("reclaim", Verdict::Warn, format!("at least {dead} dead workers still have tasks")).advise(
+        _ => check("reclaim", Verdict::Warn, format!("dead workers still have tasks: {}", some(names))).advise(
             "wait a lease and an interval of the sweep (11 s by default); if it stays so, see the workers' logs",
         ),
     }
 }
 
-/// Tasks in the line of an agent of which nothing runs: nobody seems to know it. Queues in which nothing else waits are orphaned.
-async fn unwanted(client: &Client, counts: &Counts, running: &BTreeSet<String>) -> Result<Vec<Check>, Error> {
+/// Waiting tasks of agents that no worker runs. Queues in which nothing else waits are orphaned.
+async fn unwanted(client: &Client, counts: &Counts, known: &BTreeSet<String>) -> Result<Vec<Check>, Error> {
     let (mut agents, mut queues): (BTreeMap<String, u64>, BTreeMap<String, u64>) = (BTreeMap::new(), BTreeMap::new());
     let mut all = true;
-    if counts.parked > 0 {
-        all = look(client, &Select::state(State::Parked), |found| {
-            let agent = found.detail.strip_prefix(WANT).filter(|agent| !running.contains(*agent));
-            if let Some(agent) = agent {
-                *agents.entry(agent.to_owned()).or_default() += 1;
-                if let Some(task) = &found.task {
-                    *queues.entry(task.queue.to_string()).or_default() += 1;
-                }
+    if counts.waiting.values().any(|n| *n > 0) {
+        let waiting = Select { states: vec![State::Parked, State::Queued, State::Scheduled], ..Select::default() };
+        all = look(client, &waiting, |found| {
+            let gate = found.detail.strip_prefix(WANT).filter(|agent| *agent != "*").map(str::to_owned);
+            let agent = found.task.as_ref().map(|task| task.agent.to_string()).or(gate);
+            let Some(agent) = agent.filter(|agent| !known.contains(agent)) else { return };
+            *agents.entry(agent).or_default() += 1;
+            if let Some(task) = &found.task {
+                *queues.entry(task.queue.to_string()).or_default() += 1;
             }
         })
         .await?;
@@ -82,12 +79,11 @@ async fn unwanted(client: &Client, counts: &Counts, running: &BTreeSet<String>) 
         .collect();
     let seen = if all { "" } else { " (of those that could be looked at in 5 s)" };
     let nobody = if agents.is_empty() {
-        check("agents", Verdict::Ok, format!("no task waits for a worker that runs its agent{seen}"))
+        check("agents", Verdict::Ok, format!("each agent of a waiting task is run by a worker{seen}"))
     } else {
         let names = agents.iter().map(|(agent, n)| format!("{} ({n} tasks)", printable(agent)));
-        check("agents", Verdict::Warn, format!("no worker seems to run {}{seen}", some(names))).advise(
-            "start workers that run them; or `producer cancel --agent AGENT --state parked`, if the name is a mistake",
-        )
+        check("agents", Verdict::Warn, format!("no worker runs {}{seen}", some(names)))
+            .advise("start workers that run them; or `producer cancel --agent AGENT`, if the name is a mistake")
     };
     let orphans = if orphaned.is_empty() {
         check("queues", Verdict::Ok, "each queue in which tasks wait has some that can run, or are held by a limit")
@@ -138,10 +134,12 @@ mod tests {
 
     #[test]
     fn workers_that_hold_tasks_and_do_not_live_are_found_out() {
-        assert_eq!(lost_workers(0, 0).verdict, Verdict::Ok);
-        assert_eq!(lost_workers(2, 3).verdict, Verdict::Ok);
-        assert_eq!(lost_workers(3, 2).verdict, Verdict::Warn);
-        assert_eq!(lost_workers(1, 0).verdict, Verdict::Bad);
+        let gone =
+            |running| WorkerSeen { id: "w.0123".parse().unwrap(), lease_ms: 0, agents: vec![], idle: false, running };
+        assert_eq!(lost_workers(&[], 0).verdict, Verdict::Ok);
+        assert_eq!(lost_workers(&[gone(0)], 3).verdict, Verdict::Ok);
+        assert_eq!(lost_workers(&[gone(2)], 2).verdict, Verdict::Warn);
+        assert_eq!(lost_workers(&[gone(1)], 0).verdict, Verdict::Bad);
     }
 
     #[test]

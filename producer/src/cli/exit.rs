@@ -104,7 +104,8 @@ impl From<io::Error> for Failure {
 /// The exit code that an error means.
 pub(crate) fn exit_of(error: &Error) -> Exit {
     match error {
-        Error::Invalid(_) | Error::Book(_) => Exit::Usage,
+        Error::Invalid(_) | Error::Book(_) | Error::Schedule(_) => Exit::Usage,
+        Error::TooManySchedules { .. } => Exit::Refused,
         Error::Connect { .. } | Error::Unknown { .. } => Exit::Unreachable,
         Error::Store(store::Error::Settings(_)) => Exit::Usage,
         Error::Store(e) if e.is_transient() => Exit::Unreachable,
@@ -123,6 +124,8 @@ pub(crate) fn code_of(error: &Error) -> Code {
         Error::Conflict { .. } => Code::KeyConflict,
         Error::Unknown { .. } => Code::Unknown,
         Error::Book(_) => Code::BookMistakes,
+        Error::Schedule(_) => Code::ScheduleMistakes,
+        Error::TooManySchedules { .. } => Code::TooManyKept,
         Error::Connect { source: Some(source), .. } if !source.is_transient() => Code::NotLetIn,
         Error::Connect { .. } => Code::Unreachable,
         Error::Store(store) => code_of_store(store),

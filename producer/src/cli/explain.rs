@@ -1,7 +1,7 @@
 //! `producer explain`: a task's state in words, or what a code means.
 
 use serde::Serialize;
-use tidemill_common::store::Filter;
+use tidemill_common::store::{Filter, Pausable, Pause};
 use tidemill_producer::{Client, Counts, Select, State, Status, TaskId};
 
 use super::codes::{Code, Entry, looks_like_one};
@@ -9,7 +9,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::output::Out;
 use super::view::{StatusView, look};
 use super::words::Around;
-use super::{Context, words};
+use super::{Context, pause, words};
 
 /// How the gate of an order key begins.
 const ORDER: &str = "order:";
@@ -66,8 +66,9 @@ pub(crate) fn show_code(code: &str, out: &Out) -> Outcome {
 }
 
 /// What is to be known beside a task's status. A dead head is looked for only where one may be.
-pub(crate) async fn around(client: &Client, status: &Status, counts: &Counts) -> Result<Around, Failure> {
-    let mut around = Around { now_ms: counts.now_ms, workers: counts.workers, held_by: None };
+pub(crate) async fn around(client: &Client, id: &TaskId, status: &Status, counts: &Counts) -> Result<Around, Failure> {
+    let mut around = Around { now_ms: counts.now_ms, workers: counts.workers, held_by: None, pauses: Vec::new() };
+    around.pauses = paused(client, id, status, counts.now_ms).await?;
     let gate = status.gate.as_deref().filter(|_| status.state == Some(State::Parked));
     let Some(key) = gate.and_then(|gate| gate.strip_prefix(ORDER)) else { return Ok(around) };
     let select = Select { filter: Filter { ordered: true, ..Filter::default() }, ..Select::state(State::Dead) };
@@ -83,13 +84,29 @@ pub(crate) async fn around(client: &Client, status: &Status, counts: &Counts) ->
     Ok(around)
 }
 
+/// The pauses that hold it back: also those that it has not met yet, since a paused queue is not looked at.
+async fn paused(client: &Client, id: &TaskId, status: &Status, now_ms: u64) -> Result<Vec<Pause>, Failure> {
+    if !matches!(status.state, Some(State::Queued | State::Scheduled | State::Parked)) {
+        return Ok(Vec::new());
+    }
+    let task = super::view::head(id, status);
+    let holds = |pause: &Pause| match (&pause.what, &task) {
+        (Pausable::All, _) => true,
+        (_, None) => false,
+        (Pausable::Queue(queue), Some(task)) => *queue == task.queue,
+        (Pausable::Agent(agent), Some(task)) => *agent == task.agent,
+        (Pausable::Tenant(tenant), Some(task)) => *tenant == task.tenant,
+    };
+    Ok(pause::in_force(client.pauses().await?, now_ms).into_iter().filter(holds).collect())
+}
+
 pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     let id: &TaskId =
         &args.what.parse().map_err(|e| Failure::usage(Code::NoId, format!("{:?} is no id: {e}", args.what)))?;
     let client = context.connect().await?;
     let looks = tokio::try_join!(look(&client, id), client.counts());
     let ((status, unread), counts) = looks.map_err(Failure::from)?;
-    let sentences = words::explain(id, &status, &around(&client, &status, &counts).await?);
+    let sentences = words::explain(id, &status, &around(&client, id, &status, &counts).await?);
     if context.out.is_table() {
         let state = context.out.paint(words::paint(status.state), super::view::state_name(status.state));
         context.out.line(&format!("{id}  {state}\n{}", sentences.join("\n")))?;

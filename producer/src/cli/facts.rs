@@ -267,13 +267,13 @@ impl Facts {
 }
 
 /// A field that is written as text in a form of its own.
-fn text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(from: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(from: D) -> Result<Option<T>, D::Error> {
     let text = Option::<String>::deserialize(from)?;
     text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
 }
 
 /// A priority by name or number.
-fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Priority>, D::Error> {
+pub(crate) fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Priority>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Word {

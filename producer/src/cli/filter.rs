@@ -148,7 +148,7 @@ fn compact(age: Duration) -> String {
 }
 
 /// A word for a shell.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "-_.:/@%+,".contains(char);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -15,6 +15,7 @@ mod dead_show;
 mod deed;
 mod dev;
 mod doctor;
+mod doctor_server;
 mod doctor_tasks;
 mod exit;
 mod explain;
@@ -27,14 +28,19 @@ mod lines;
 mod list;
 mod man;
 mod output;
+mod pause;
 mod payload;
 mod pick;
 mod queue;
+mod schedule;
 mod status;
 mod submit;
+mod tail;
+mod top;
 mod view;
 mod wait;
 mod words;
+mod workers;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -135,6 +141,11 @@ async fn run(args: Args, out: Out) -> Outcome {
         Verb::Explain(args) if args.code().is_some() => {
             return explain::show_code(args.code().unwrap_or_default(), &out);
         }
+        Verb::Schedule(args) => {
+            if let Some(outcome) = args.alone(&out) {
+                return outcome;
+            }
+        }
         Verb::Book(book::Args { action: book::Action::ShowCompiled(file) }) => return book::show(file, &out),
         _ => {}
     }
@@ -154,6 +165,7 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Submit(args) => Box::pin(submit::run(*args, context)).await,
         Verb::Status(args) => status::run(&args, context).await,
         Verb::Wait(args) => wait::run(&args, context).await,
+        Verb::Tail(args) => tail::run(&args, context).await,
         Verb::Cancel(args) => Box::pin(cancel::run(&args, context)).await,
         Verb::Dead(args) => Box::pin(dead::run(&args, context)).await,
         Verb::Retry(args) => Box::pin(dead::replay(&args, context)).await,
@@ -164,6 +176,12 @@ async fn dispatch(verb: Verb, context: &Context) -> Outcome {
         Verb::Explain(args) => explain::run(&args, context).await,
         Verb::List(args) => list::run(&args, context).await,
         Verb::Queue(args) => queue::run(&args, context).await,
+        Verb::Top(args) => Box::pin(top::run(&args, context)).await,
+        Verb::Pause(args) => pause::run(&args, context).await,
+        Verb::Resume(args) => pause::resume(&args, context).await,
+        Verb::Workers(args) => workers::run(&args, context).await,
+        Verb::Concurrency(args) => workers::concurrency(&args, context).await,
+        Verb::Schedule(args) => Box::pin(schedule::run(*args, context)).await,
         Verb::Book(args) => book::run(&args, context).await,
         Verb::Doctor(args) => doctor::run(&args, context).await,
         Verb::Completions(args) => completions::run(&args, &context.out),

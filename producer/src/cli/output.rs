@@ -60,6 +60,8 @@ impl Paint {
 pub(crate) struct Out {
     /// The form of results.
     pub(crate) format: Format,
+    /// The form that was asked for, if one was.
+    pub(crate) asked: Option<Format>,
     /// Nothing but results and errors.
     pub(crate) quiet: bool,
     /// Stdout is a terminal: what a task said must not steer it.
@@ -71,10 +73,11 @@ pub(crate) struct Out {
 impl Out {
     pub(crate) fn new(format: Option<Format>, color: Color, quiet: bool) -> Self {
         let terminal = io::stdout().is_terminal();
-        let format = format.unwrap_or(if terminal { Format::Table } else { Format::Json });
+        let asked = format;
+        let format = asked.unwrap_or(if terminal { Format::Table } else { Format::Json });
         let color_out = colored(color, terminal);
         let color_err = on_stderr(color);
-        Self { format, quiet, terminal, color_out, color_err }
+        Self { format, asked, quiet, terminal, color_out, color_err }
     }
 
     pub(crate) fn is_table(&self) -> bool {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidemill_producer::{Client, Counts, Priority};
+use tidemill_common::store::{Pausable, Pause};
+use tidemill_producer::{Client, Counts, Error, Priority};
 
 use super::Context;
 use super::exit::{Exit, Outcome};
 use super::facts::Span;
 use super::output::{Format, Paint};
+use super::pause;
 
 /// Looking more often than this would be work for its own sake.
 const WATCH_EVERY_MIN: Duration = Duration::from_millis(100);
@@ -24,8 +26,9 @@ const EXAMPLES: &str = "Examples:
 
 /// What waits, runs and has ended
 ///
-/// JSON fields: queues (name, urgent, high, normal, low, waiting), running, scheduled, parked, dead, workers, idle, ended (by
-/// outcome, since the beginning), now_ms (server time). Waiting counts queued, scheduled and parked tasks.
+/// JSON fields: queues (name, urgent, high, normal, low, waiting, paused), running, scheduled, parked, dead, workers, idle, ended (by
+/// outcome, since the beginning), pauses (as those of `pause --list`), now_ms (server time). Waiting counts queued, scheduled and
+/// parked tasks. A queue is paused when it is itself, or everything is.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -44,7 +47,10 @@ struct View {
     workers: u64,
     idle: u64,
     ended: BTreeMap<String, u64>,
+    pauses: Vec<pause::View>,
     now_ms: u64,
+    #[serde(skip)]
+    held: Vec<String>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -55,11 +61,18 @@ struct QueueView {
     normal: u64,
     low: u64,
     waiting: u64,
+    paused: bool,
 }
 
 impl View {
-    fn of(counts: &Counts) -> Self {
+    fn of(counts: &Counts, pauses: &[Pause]) -> Self {
         let mut queues: BTreeMap<&str, QueueView> = BTreeMap::new();
+        // A paused queue is shown though nothing of it waits: it is where the next task would wait.
+        for pause in pauses {
+            if let Pausable::Queue(queue) = &pause.what {
+                queues.entry(queue.as_str()).or_default().paused = true;
+            }
+        }
         for ((name, priority), count) in &counts.waiting {
             let queue = queues.entry(name).or_default();
             queue.waiting += count;
@@ -71,9 +84,18 @@ impl View {
                 None => {}
             }
         }
-        let queues = queues.into_iter().map(|(name, queue)| QueueView { name: name.to_owned(), ..queue }).collect();
+        let all = pauses.iter().any(|pause| pause.what == Pausable::All);
+        let one = |(name, queue): (&str, QueueView)| QueueView {
+            name: name.to_owned(),
+            paused: queue.paused || all,
+            ..queue
+        };
+        let queues = queues.into_iter().map(one).collect();
         let Counts { running, scheduled, parked, dead, workers, idle, now_ms, .. } = *counts;
-        Self { queues, running, scheduled, parked, dead, workers, idle, ended: counts.ended.clone(), now_ms }
+        let ended = counts.ended.clone();
+        let held = pauses.iter().map(|held| pause::sentence(held, now_ms)).collect();
+        let pauses = pauses.iter().map(|pause| pause::View::of(pause, now_ms)).collect();
+        Self { queues, running, scheduled, parked, dead, workers, idle, ended, pauses, now_ms, held }
     }
 
     fn is_empty(&self) -> bool {
@@ -84,9 +106,14 @@ impl View {
 pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     let client = context.connect().await?;
     let Some(every) = args.watch else {
-        return show(&View::of(&client.counts().await?), context);
+        return show(&look(&client).await?, context);
     };
     watch(&client, every.0.max(WATCH_EVERY_MIN), context).await
+}
+
+async fn look(client: &Client) -> Result<View, Error> {
+    let (counts, pauses) = tokio::try_join!(client.counts(), client.pauses())?;
+    Ok(View::of(&counts, &pause::in_force(pauses, counts.now_ms)))
 }
 
 async fn watch(client: &Client, every: Duration, context: &Context) -> Outcome {
@@ -94,7 +121,7 @@ async fn watch(client: &Client, every: Duration, context: &Context) -> Outcome {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let view = View::of(&client.counts().await?);
+        let view = look(client).await?;
         match context.out.format {
             Format::Table => {
                 if context.out.terminal {
@@ -116,14 +143,21 @@ fn show(view: &View, context: &Context) -> Outcome {
         out.json(view)?;
         return Ok(Exit::Ok);
     }
-    if view.is_empty() {
+    if view.is_empty() && view.held.is_empty() {
         out.line(
             "Nothing waits and nothing runs. Hand a task in:\n  producer submit echo '{\"hi\":\"there\"}' --wait",
         )?;
     } else {
-        let row = |q: &QueueView| [q.urgent, q.high, q.normal, q.low, q.waiting].map(|n| n.to_string());
-        let rows = view.queues.iter().map(|q| std::iter::once(q.name.clone()).chain(row(q)).collect()).collect();
-        out.table(&["QUEUE", "URGENT", "HIGH", "NORMAL", "LOW", "WAITING"], rows)?;
+        let row = |q: &QueueView| {
+            let mut row = vec![q.name.clone()];
+            row.extend([q.urgent, q.high, q.normal, q.low, q.waiting].map(|n| n.to_string()));
+            row.push(if q.paused { out.paint(Paint::Care, "paused") } else { String::new() });
+            row
+        };
+        out.table(
+            &["QUEUE", "URGENT", "HIGH", "NORMAL", "LOW", "WAITING", "HELD"],
+            view.queues.iter().map(row).collect(),
+        )?;
     }
     let dead = format!("{} dead", view.dead);
     let dead = if view.dead > 0 { out.paint(Paint::Bad, &dead) } else { dead };
@@ -131,6 +165,7 @@ fn show(view: &View, context: &Context) -> Outcome {
     let workers = if view.workers == 0 && !view.is_empty() { out.paint(Paint::Care, &workers) } else { workers };
     let View { running, scheduled, parked, .. } = view;
     out.line(&format!("{running} running  {scheduled} scheduled  {parked} parked  {dead}  {workers}"))?;
+    view.held.iter().try_for_each(|held| out.line(&out.paint(Paint::Care, held)))?;
     if !view.ended.is_empty() {
         let ended: Vec<String> = view.ended.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
         out.line(&out.paint(Paint::Faint, &format!("ended so far: {}", ended.join(", "))))?;

@@ -220,7 +220,8 @@ async fn say_if_alone(client: &Client, context: &Context) -> Waited {
     std::future::pending().await
 }
 
-fn say_badly(id: &TaskId, waited: &Waited, context: &Context) {
+/// The last words of a wait that did not end well.
+pub(crate) fn say_badly(id: &TaskId, waited: &Waited, context: &Context) {
     let (code, text) = match waited {
         Waited::Ended(end) if end.is_success() => return,
         Waited::Ended(end) if end.error.is_empty() => (Code::EndedBadly, format!("task {id} is {}", end.state)),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tidemill_common::config::duration;
 use tidemill_common::history::{DeadReason, PastError};
-use tidemill_common::store::Pausable;
+use tidemill_common::store::{Pausable, Pause};
 use tidemill_common::task::Task;
 use tidemill_producer::{State, Status, TaskId};
 
 use super::output::{Paint, printable};
-use super::view;
+use super::{pause, view};
 
 /// The colour of a state.
 pub(crate) fn paint(state: Option<State>) -> Paint {
@@ -43,6 +43,8 @@ pub(crate) struct Around {
     pub(crate) workers: u64,
     /// The dead head of its order key, behind which it waits.
     pub(crate) held_by: Option<TaskId>,
+    /// The pauses that hold it back.
+    pub(crate) pauses: Vec<Pause>,
 }
 
 /// A whole explanation, a sentence a line.
@@ -55,6 +57,7 @@ pub(crate) fn explain(id: &TaskId, status: &Status, around: &Around) -> Vec<Stri
         None => vec![
             "Nothing is known of this task: it was never accepted here, or it ended and its outcome has been forgotten.".to_owned(),
         ],
+        Some(State::Queued) if !around.pauses.is_empty() => vec!["It is ready, and held back.".to_owned()],
         Some(State::Queued) => vec![format!("It is ready: the next worker with room that runs {agent} takes it.")],
         Some(State::Scheduled) => scheduled(status, now_ms),
         Some(State::Parked) => vec![gate(status.gate.as_deref().unwrap_or_default(), &agent)],
@@ -67,6 +70,7 @@ pub(crate) fn explain(id: &TaskId, status: &Status, around: &Around) -> Vec<Stri
         Some(State::Cancelled) => vec![format!("It was called off{}.", ago(now_ms, status.ended_ms))],
         Some(State::Expired) => vec![format!("It had not started before its deadline and expired{}.", ago(now_ms, status.ended_ms))],
     };
+    lines.extend(around.pauses.iter().map(|held| pause::sentence(held, now_ms)));
     if let Some(head) = &around.held_by {
         lines.push(format!(
             "That one is dead, and holds its order key: {head}. `producer dead replay {head}` lets it run again, `producer dead \

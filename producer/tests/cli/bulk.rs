@@ -58,7 +58,10 @@ fn bad_lines_are_told_and_skipped_and_flags_are_defaults() {
     assert_eq!(lines[2]["id"], lines[0]["id"]);
     assert!(lines[4]["error"].as_str().unwrap().contains("'{'"), "{}", lines[4]);
     let queues = run(&url, &["queue"]).json()["queues"].clone();
-    assert_eq!(queues[0], json!({"name": "flag", "urgent": 0, "high": 0, "normal": 2, "low": 0, "waiting": 2}));
+    assert_eq!(
+        queues[0],
+        json!({"name": "flag", "urgent": 0, "high": 0, "normal": 2, "low": 0, "waiting": 2, "paused": false})
+    );
     assert_eq!((&queues[1]["name"], &queues[1]["low"]), (&json!("line"), &json!(1)));
 
     let summary = run_with(&url, &args, input.as_bytes()).assert_code(6).json();

@@ -7,7 +7,7 @@
 //!   stands for anything in a line, a line of it alone for any lines; runs of spaces count as one.
 //! - `<!-- setup: COMMAND -->` is run, and not compared.
 //! - `<!-- worker AGENT: claim -->` has a worker of the test take what there is; `succeed RESULT`, `fail ERROR` (for good) and `retry MS
-//!   ERROR` end it. In an error, `{id}` is the task's id.
+//!   ERROR` end it; `emit TEXT` writes output of the first. In an error, `{id}` is the task's id.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -129,6 +129,9 @@ impl Runner {
         if verb == "claim" {
             return;
         }
+        if verb == "emit" {
+            return worker.emit(&held[0], 0, text.as_bytes()).await;
+        }
         for delivery in std::mem::take(held) {
             let text = text.replace("{id}", delivery.id.as_str());
             let verb = match verb {
@@ -177,7 +180,12 @@ async fn run_page(page: &'static str, blocks_min: usize) {
 
 #[tokio::test]
 async fn the_commands_of_operating_are_run() {
-    run_page("operating.md", 14).await;
+    run_page("operating.md", 18).await;
+}
+
+#[tokio::test]
+async fn the_commands_of_schedules_are_run() {
+    run_page("schedules.md", 7).await;
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tidemill_common::name::WorkerId;
-use tidemill_common::store::{Claim, Delivery, Lease, Offer, Settle, SettleItem, Store, Verb};
+use tidemill_common::store::{Claim, Delivery, Fired, Lease, NewPiece, Offer, Settle, SettleItem, Store, Verb};
 use tidemill_embedded::{Options, Server};
-use tidemill_producer::RedisOptions;
+use tidemill_producer::{RedisOptions, TaskId};
 
 /// What any one step of a test may take; only a failure takes that long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -225,6 +225,40 @@ impl Worker {
             |d: &Delivery| SettleItem { id: d.id.clone(), fence: d.fence, verb: verb.clone(), follow_ups: vec![] };
         let items: Vec<_> = deliveries.iter().map(item).collect();
         self.store.settle(&Settle { worker: &self.id, lane: 0, sequence: self.sequence, items: &items }).await.unwrap();
+    }
+
+    /// Writes output of a delivery, of which so much was written before.
+    pub(crate) async fn emit(&self, delivery: &Delivery, offset: u64, data: &[u8]) {
+        let piece = NewPiece {
+            id: delivery.id.clone(),
+            fence: delivery.fence,
+            attempt: delivery.attempt,
+            offset,
+            data: data.to_vec().into(),
+        };
+        assert_eq!(self.store.emit(&[piece]).await.unwrap(), [true]);
+    }
+
+    /// Fires the slot of a schedule that comes next, and gives its task.
+    pub(crate) async fn fire_next(&self) -> TaskId {
+        let lease = Lease {
+            lease: Duration::from_secs(60),
+            sweep_hold: Duration::from_secs(60),
+            unknown_agent_after: Duration::ZERO,
+        };
+        loop {
+            let swept = self.store.sweep(&self.id, lease).await.unwrap();
+            for slot in swept.slots {
+                let schedule = slot.schedule().unwrap();
+                let due = schedule.due(slot.slot_ms, swept.now_ms).unwrap();
+                if let Fired::In(id) = self.store.fire(&slot, &due, schedule.overlap, &schedule.task()).await.unwrap() {
+                    return id;
+                }
+            }
+            // The server says when the next slot comes.
+            tokio::time::sleep(Duration::from_millis(swept.next_slot_ms.saturating_sub(swept.now_ms).clamp(1, 1_000)))
+                .await;
+        }
     }
 
     pub(crate) async fn succeed(&mut self, deliveries: &[Delivery], result: &'static str) {

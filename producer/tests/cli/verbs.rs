@@ -20,7 +20,7 @@ fn an_empty_queue_shows_how_to_begin_and_a_watch_goes_on() {
     assert_eq!((&counts["scheduled"], &counts["running"], &counts["workers"]), (&json!(1), &json!(0), &json!(0)));
     assert_eq!(
         counts["queues"],
-        json!([{"name": "default", "urgent": 0, "high": 1, "normal": 1, "low": 0, "waiting": 2}])
+        json!([{"name": "default", "urgent": 0, "high": 1, "normal": 1, "low": 0, "waiting": 2, "paused": false}])
     );
     let table = run(&url, &["queue", "--output", "table"]).out;
     assert!(table.starts_with("QUEUE") && table.contains("default"), "{table}");
@@ -164,6 +164,39 @@ async fn doctor_finds_what_nobody_runs_held_order_keys_and_full_queues() {
     assert!(finish(command).assert_code(0).out.contains("of 1 that it may have"));
 }
 
+#[tokio::test]
+async fn doctor_tells_what_a_server_keeps_its_memory_and_what_is_paused() {
+    let kept = crate::support::server_with(
+        tidemill_embedded::Options::new().storage(tidemill_embedded::Storage::Temporary).config_line("maxmemory 64mb"),
+    );
+    run(&kept.url(), &["pause", "--queue", "slow", "--for", "1h"]).assert_code(0);
+    let checks = |url: &str| {
+        let report = run(url, &["doctor"]).assert_code(0).json();
+        move |name: &str| {
+            let checks = report["checks"].as_array().unwrap();
+            let found =
+                checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}: {checks:?}"));
+            (found["verdict"].as_str().unwrap().to_owned(), found["text"].as_str().unwrap().to_owned())
+        }
+    };
+    let check = checks(&kept.url());
+    for (name, part) in [
+        ("persistence", "append-only file (appendfsync"),
+        ("memory", "% of its bound of 64 MiB"),
+        ("role", "primary, without replicas"),
+        ("last save", "no snapshot has failed"),
+        ("pauses", "queue slow for 59m"),
+        ("clocks", "ms apart"),
+    ] {
+        let (verdict, text) = check(name);
+        assert!(verdict == "ok" && text.contains(part), "{name}: {verdict}: {text}");
+    }
+    let bare = server();
+    let check = checks(&bare.url());
+    assert!(check("persistence") == ("warn".into(), "none: neither an append-only file nor snapshots".into()));
+    assert!(check("memory").0 == "warn" && check("memory").1.contains("no bound"));
+}
+
 #[test]
 fn a_server_that_evicts_is_told_by_doctor() {
     let server =
@@ -189,7 +222,7 @@ fn help_completions_and_near_misses() {
     let help = with(&["--help"]).assert_code(0).out;
     assert!(help.starts_with("Examples:") && help.contains("TIDEMILL__REDIS__URL") && help.contains("130"), "{help}");
     let short = with(&["-h"]).assert_code(0).out;
-    assert!(short.lines().count() < 36, "{short}");
+    assert!(short.lines().count() < 44, "{short}");
     assert!(with(&["sumbit"]).assert_code(2).err.contains("'submit'"));
     assert!(with(&["submit", "a", "1", "--prioritty", "low"]).assert_code(2).err.contains("--priority"));
     with(&[]).assert_code(2);
