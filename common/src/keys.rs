@@ -67,7 +67,7 @@ pub const KEYS: &[KeyKind] = &[
     ("cron", "hash", Lifetime::Owned, "schedules, until they are deleted"),
     ("cz", "zset", Lifetime::Owned, "schedules by the ms of their next slot"),
     ("cl", "hash", Lifetime::Owned, "the last task of each schedule"),
-    ("nobody", "zset", Lifetime::Owned, "agents that tasks wait for and no worker knows, by since when"),
+    ("nobody", "zset", Lifetime::Ttl, "agents that tasks wait for and no worker knows, by since when"),
     ("tune", "hash", Lifetime::Owned, "most tasks at once, as an operator has said"),
     ("paused", "hash", Lifetime::Owned, "what an operator holds back: until when, and why"),
     ("drain", "hash", Lifetime::Ttl, "of queues that refused: how fast tasks were taken of late"),

@@ -114,7 +114,7 @@ async fn three_replicas_fire_a_daily_slot_once_a_day_over_both_changes_of_the_cl
     {
         let fleet = Fleet::new(from).await;
         let daily = schedule("30 2 * * *", "Europe/Berlin");
-        let fired = pass(&fleet, &daily, from, to).await;
+        let fired = Box::pin(pass(&fleet, &daily, from, to)).await;
         assert_eq!(fired.len(), slots, "from {from}: {fired:?}");
         assert_eq!(fleet.waiting().await, slots as u64);
         let kept = &fleet.store.schedules().await.unwrap()[0];
@@ -127,7 +127,7 @@ async fn three_replicas_fire_a_daily_slot_once_a_day_over_both_changes_of_the_cl
 async fn a_slot_every_quarter_of_a_minute_goes_on_all_through_the_extra_hour() {
     let (from, to) = ("2026-10-25T00:58:00Z", "2026-10-25T02:02:00Z");
     let fleet = Fleet::new(from).await;
-    let fired = pass(&fleet, &schedule("*/15 * * * * *", "Europe/Berlin"), from, to).await;
+    let fired = Box::pin(pass(&fleet, &schedule("*/15 * * * * *", "Europe/Berlin"), from, to)).await;
     assert_eq!(fired.len(), 64 * 4);
     assert!(fired.windows(2).all(|w| w[1] - w[0] == 15_000));
 }

@@ -1,5 +1,7 @@
 //! What a worker shows to others: its admin pages and its logs. Cases O-01, O-02, X-01 and X-04 of the list of real failures.
 
+#![allow(clippy::unwrap_used, reason = "a panic with its line is the report")]
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -25,7 +27,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 
 fn task(n: usize) -> NewTask {
     let payload = format!(r#"{{"kind":"dead","error":"text {n} of \u001b[2J an error"}}"#);
-    let agent = if n % 2 == 0 { "fail".to_owned() } else { "echo".to_owned() };
+    let agent = if n.is_multiple_of(2) { "fail".to_owned() } else { "echo".to_owned() };
     NewTask::new(agent.parse().unwrap(), payload).tenant(format!("tenant-{}", n % 500)).max_attempts(1)
 }
 

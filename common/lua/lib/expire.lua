@@ -73,6 +73,7 @@ local function unknown_agents(after_)
     end
   end
   local old = call('ZRANGE', NOBODY, 0, 7, 'WITHSCORES')
+  if #old > 0 then call('PEXPIRE', NOBODY, num(math.max(60000, 2 * after_))) end -- for when nobody sweeps any more
   for i = 1, #old, 2 do
     if call('SISMEMBER', B .. ':wants', old[i]) == 0 then call('ZREM', NOBODY, old[i])
     elseif after_ > 0 and now - tonumber(old[i + 1]) >= after_ and not known_to_somebody(old[i]) then bury_unknown(old[i]) end

@@ -30,7 +30,7 @@ async fn replay_while_they_fail() {
     let many = pick(60, 600);
     let failing = |n: usize| {
         let mut task = Payload::of(Mode::Fail, 1).after(1).task().max_attempts(2).key(format!("key-{n}"));
-        task.order_key = (n % 10 == 0).then(|| format!("order-{}", n / 20));
+        task.order_key = n.is_multiple_of(10).then(|| format!("order-{}", n / 20));
         task
     };
     let tasks: Vec<_> = (0..many).map(failing).collect();

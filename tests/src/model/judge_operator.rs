@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidemill_common::book::Book;
 use tidemill_common::name::TaskId;
 use tidemill_common::store::{Altered, Change, DeadDone, DeadVerb, Pausable};
 use tidemill_common::task::Priority;
@@ -10,7 +11,7 @@ use super::call::{Answer, Call};
 use super::reference::{Life, Past, Reference};
 use super::rng::Rng;
 use super::steps::Play;
-use super::{Verdict, Violation, ensure};
+use super::{Verdict, Violation, book, ensure};
 
 pub fn alter(r: &mut Reference, tasks: &[(TaskId, Change)], answer: &Answer) -> Verdict {
     let Answer::Altered(got) = answer else { return Err(Violation(format!("answered {answer:?}"))) };
@@ -109,6 +110,20 @@ fn replay(r: &mut Reference, id: &str, delay: u64, seq: u64) {
 }
 
 impl Play<'_> {
+    pub fn book(&mut self, rng: &mut Rng) -> Verdict {
+        let current = self.w.r.book.clone();
+        let style = self.w.style.rules;
+        let next = match rng.below(10) {
+            0 if current.revision > 0 => current,
+            1 if current.revision > 1 => book::random(rng, current.revision - 1, style),
+            2 if current.revision > 0 => book::random(rng, current.revision, style),
+            3 => Book { revision: current.revision + 1, ..Book::default() },
+            4..=6 => book::tweaked(rng, &current, style),
+            _ => book::random(rng, current.revision + 1, style),
+        };
+        self.send(rng, &Call::Book { book: next }).map(|_| ())
+    }
+
     pub fn pause(&mut self, rng: &mut Rng) -> Verdict {
         let paused: Vec<String> = self.w.r.pauses.keys().cloned().collect();
         if let Some(field) = rng.pick(&paused).filter(|_| rng.percent(60)) {

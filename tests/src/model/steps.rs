@@ -1,6 +1,5 @@
 //! The steps of a history: what each kind does here and now.
 
-use tidemill_common::book::Book;
 use tidemill_common::name::AgentName;
 use tidemill_common::store::{Cancelled, Offer};
 use tidemill_common::task::Mode;
@@ -11,7 +10,7 @@ use super::plan::{Kind, Plan};
 use super::rng::Rng;
 use super::tasks::{self, AGENTS};
 use super::world::World;
-use super::{Verdict, Violation, book, ensure};
+use super::{Verdict, Violation, ensure};
 
 /// A history being played.
 pub struct Play<'h> {
@@ -445,20 +444,6 @@ impl<'h> Play<'h> {
             ensure!(told, "{id} was called off, and w{worker} was not told: {list:?}");
         }
         Ok(())
-    }
-
-    fn book(&mut self, rng: &mut Rng) -> Verdict {
-        let current = self.w.r.book.clone();
-        let style = self.w.style.rules;
-        let next = match rng.below(10) {
-            0 if current.revision > 0 => current,
-            1 if current.revision > 1 => book::random(rng, current.revision - 1, style),
-            2 if current.revision > 0 => book::random(rng, current.revision, style),
-            3 => Book { revision: current.revision + 1, ..Book::default() },
-            4..=6 => book::tweaked(rng, &current, style),
-            _ => book::random(rng, current.revision + 1, style),
-        };
-        self.send(rng, &Call::Book { book: next }).map(|_| ())
     }
 
     fn status(&mut self, rng: &mut Rng) -> Verdict {
