@@ -9,6 +9,7 @@ use super::exit::{Exit, Outcome};
 use super::filter::{FilterArgs, Wanted};
 use super::group::last_error;
 use super::output::{Format, one_line, printable};
+use super::view::time;
 use super::words::{self, span};
 use super::{Context, output};
 
@@ -149,10 +150,6 @@ impl TaskView {
         parts.extend(self.error.clone());
         one_line(&printable(&parts.join(": ")))
     }
-}
-
-fn time(ms: u64) -> Option<u64> {
-    (ms > 0).then_some(ms)
 }
 
 pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {

@@ -132,7 +132,8 @@ fn said(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn time(ms: u64) -> Option<u64> {
+/// A time in ms; none for 0, which stands for none.
+pub(crate) fn time(ms: u64) -> Option<u64> {
     (ms > 0).then_some(ms)
 }
 

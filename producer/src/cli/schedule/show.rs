@@ -11,6 +11,7 @@ use super::super::codes::Code;
 use super::super::dead_show::PayloadView;
 use super::super::exit::{Exit, Failure, Outcome};
 use super::super::output::{Format, Out, Paint, printable};
+use super::super::view;
 use super::super::words::{age, span};
 
 /// Slots that are shown.
@@ -75,10 +76,6 @@ struct SlotView {
     utc: String,
 }
 
-fn some(ms: u64) -> Option<u64> {
-    (ms > 0).then_some(ms)
-}
-
 impl SaidView {
     pub(super) fn of(schedule: &Schedule) -> Self {
         let Schedule { cron, zone, missed, overlap, paused, task, .. } = schedule;
@@ -95,9 +92,9 @@ impl SaidView {
             order_key: task.order_key.clone(),
             cost: task.cost,
             max_attempts: task.max_attempts,
-            start_within_ms: some(task.start_within_ms),
-            max_age_ms: some(task.max_age_ms),
-            timeout_ms: some(task.meta.timeout_ms),
+            start_within_ms: view::time(task.start_within_ms),
+            max_age_ms: view::time(task.max_age_ms),
+            timeout_ms: view::time(task.meta.timeout_ms),
             retry_base_ms: task.meta.retry.map(|retry| retry.base_ms),
             retry_cap_ms: task.meta.retry.map(|retry| retry.cap_ms),
             result: match task.meta.keep {
@@ -112,7 +109,7 @@ impl SaidView {
 
 impl View {
     pub(super) fn of(kept: &Kept) -> Self {
-        let (next_ms, last_ms) = (some(kept.next_ms), some(kept.last_ms));
+        let (next_ms, last_ms) = (view::time(kept.next_ms), view::time(kept.last_ms));
         let zone = kept.schedule.as_ref().map_or("UTC", |schedule| schedule.zone.as_str());
         Self {
             name: kept.name.clone(),
@@ -224,7 +221,7 @@ fn row(kept: &Kept, now_ms: u64, out: &Out) -> Vec<String> {
         printable(&schedule.zone),
         next,
         until,
-        some(kept.last_ms).map_or_else(none, |ms| day(ms, &schedule.zone)),
+        view::time(kept.last_ms).map_or_else(none, |ms| day(ms, &schedule.zone)),
         kept.last_task.as_ref().map_or_else(none, ToString::to_string),
         word(schedule.missed),
         word(schedule.overlap),
@@ -266,7 +263,7 @@ fn facts(kept: &Kept, said: &SaidView) -> Vec<String> {
     say("missed", Some(word(said.missed)));
     say("overlap", Some(word(said.overlap)));
     let task = kept.last_task.as_ref().map_or_else(String::new, |task| format!(", task {task}"));
-    say("last", some(kept.last_ms).map(|ms| format!("{}{task}", day(ms, &said.zone))));
+    say("last", view::time(kept.last_ms).map(|ms| format!("{}{task}", day(ms, &said.zone))));
     say("agent", Some(said.agent.clone()));
     say("queue", Some(said.queue.clone()));
     say("priority", Some(said.priority.to_owned()));
