@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tidemill_common::book::Book;
+use tidemill_common::book::{Book, Mistake};
 use tidemill_common::name::WorkerId;
-use tidemill_common::store::{Claim, Lease, Offer, Settle, SettleItem, Store, Verb, script_of};
+use tidemill_common::store::{BookEdit, Claim, Lease, Offer, Settle, SettleItem, Store, Verb, script_of};
 use tidemill_common::task::{NewTask, Priority};
 use tidemill_embedded::Reply;
 
@@ -93,8 +93,8 @@ impl Side {
             }
         }
         let book = Book::parse("revision = 1\n[[limit]]\nmatch = { agent = \"lined\" }\nslots = 1\n")
-            .map_err(|e| anyhow::anyhow!(e.join("; ")))?;
-        store.apply_book(&book.compile()).await?;
+            .map_err(|e| anyhow::anyhow!(Mistake::listed(&e)))?;
+        store.apply_book(&book.compile(), BookEdit::default()).await?;
         fill(&store, waiting / 5, "lined", |t| t.priority(Priority::Urgent)).await?;
         let mut parked = 0;
         while parked + 1 < (waiting / 5) as u64 {

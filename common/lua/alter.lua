@@ -34,13 +34,13 @@ local function one(id, verb, value)
   local state, h, by = where(id)
   if not WAITS_[state] then return state == 'running' and 'r' or state == 'unknown' and 'u' or 'e' end
   if not h then return '!' end
-  local was, prefix = h.waits, #head_of(h)
+  local was, prefix, needed = h.waits, #head_of(h), book_gates(h)
   local no = change(h, state, verb, value)
   if no then return no end
   -- behind its order key's head, or not due: it stays where it is
   local stays = state == 'parked' and string.sub(by, 1, 6) == 'order:' or state == 'scheduled' and verb ~= 'N'
   local env = call('GET', J .. id)
-  if not stays then lift(h, id) end
+  if not stays then lift(h, id) unreserve(needed, id) end           -- what it needs may be another thing now
   local tail = string.sub(env, SEALED_BYTES + prefix + 1)           -- from the most age on, as it is
   local head = head_of(h)
   h.gen, h.waits, h.place = (h.gen + 1) % 4294967296, waits_of(h.queue, h.prio), h.seq - HEAD_START[h.prio]

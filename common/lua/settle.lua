@@ -16,6 +16,7 @@ end
 local ids, seen, gone, acks, out, outbox, follow, done = {}, {}, {}, {}, {}, {}, 5 + 6 * n, 0
 for i = 1, n do ids[i] = ARGV[6 * i - 1] end
 local rows = n > 0 and call('HMGET', RUN, unpack(ids)) or {}
+fetch_held(rows)
 
 local function not_mine(id, fence, row)
   local j, r = call('GETRANGE', J .. id, 0, 9), call('GETRANGE', R .. id, 0, 9)
@@ -67,7 +68,8 @@ for i = 1, n do
       local a = acks[key]
       if not a then a = {} acks[key] = a end
       a[#a + 1] = entry
-      if verb == 'D' and flags == 0 and marks == 0 then
+      if verb == 'D' and flags == 0 and (marks == 0 or marks == ROW_TAKEN) then
+        if marks == ROW_TAKEN then give_back(who[3]) end
         record(id, 'd', NOT_DEAD, fence, attempt, 0, start, ARGV[o + 4], ARGV[o + 3], who[2])
         done, out[i] = done + 1, 'd'
       else out[i] = settle_one(id, fence, verb, ARGV[o + 3], ARGV[o + 4], row) end

@@ -25,6 +25,7 @@ const FLAG_KEY: u8 = 2;
 const FLAG_APART: u8 = 4;
 const FLAG_HOLD: u8 = 8;
 const FLAG_AGE: u8 = 16;
+const FLAG_WEIGHT: u8 = 32;
 
 /// Why an envelope could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +89,7 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
         (apart, FLAG_APART),
         (task.hold_on_dead, FLAG_HOLD),
         (task.max_age.is_some(), FLAG_AGE),
+        (task.weight != 1, FLAG_WEIGHT),
     ] {
         flags |= if on { flag } else { 0 };
     }
@@ -107,6 +109,9 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
     ] {
         out.put_u8(u8::try_from(text.len()).map_err(|_| Error::Value { part: "texts" })?);
         out.put_slice(text.as_bytes());
+    }
+    if task.weight != 1 {
+        out.put_u16(task.weight);
     }
     if let Some(age) = task.max_age {
         out.put_f64(whole(age));
@@ -219,6 +224,7 @@ fn read_head(id: TaskId, r: &mut Reader<'_>) -> Result<Task, Error> {
     let tenant = r.text("tenant")?.to_owned();
     let order_key = Some(r.text("order key")?.to_owned()).filter(|t| !t.is_empty());
     let key = Some(r.text("idempotency key")?.to_owned()).filter(|t| !t.is_empty());
+    let weight = if flags & FLAG_WEIGHT == 0 { 1 } else { u16::from_be_bytes(r.array("weight")?) };
     let age_ms = if flags & FLAG_AGE == 0 { 0 } else { r.number("most age")? };
     if r.at != SERVER_BYTES + header_bytes {
         return Err(Error::Value { part: "header length" });
@@ -234,6 +240,7 @@ fn read_head(id: TaskId, r: &mut Reader<'_>) -> Result<Task, Error> {
         too_old_ms: if age_ms == 0 { 0 } else { seq_us / 1000 + age_ms },
         max_attempts,
         cost,
+        weight,
         order_key,
         hold_on_dead: flags & FLAG_HOLD != 0,
         key,

@@ -46,7 +46,13 @@ pub const KEYS: &[KeyKind] = &[
     ("x", "zset", Lifetime::Owned, "start deadlines by ms: an index, not a place"),
     ("o:<order key>", "zset", Lifetime::Owned, "ids of one order key by sequence; only the first is elsewhere"),
     ("l:<gate>", "zset", Lifetime::Owned, "line of a gate by place"),
-    ("g:<gate>", "hash | string", Lifetime::Owned, "slots in use, while some are | trailing window of a rate, TTL"),
+    ("g:s/<gate>", "string", Lifetime::Owned, "slots in use, while some are, and a reservation"),
+    (
+        "g:r/<gate and window>",
+        "string",
+        Lifetime::Ttl,
+        "what has passed in a trailing window of a rate; its length and a minute",
+    ),
     ("reserved", "set", Lifetime::Owned, "slot gates with a reservation"),
     ("park", "hash", Lifetime::Owned, "id: priority, moves, gate whose line it is in"),
     ("ready:<priority>", "zset", Lifetime::Owned, "gates worth a look by due ms, under their head's priority"),
@@ -72,6 +78,8 @@ pub const KEYS: &[KeyKind] = &[
     ("paused", "hash", Lifetime::Owned, "what an operator holds back: until when, and why"),
     ("drain", "hash", Lifetime::Ttl, "of queues that refused: how fast tasks were taken of late"),
     ("book", "hash", Lifetime::Permanent, "the rules in force"),
+    ("books", "stream", Lifetime::Permanent, "the last 20 books, as text"),
+    ("tier", "hash", Lifetime::Permanent, "the tiers of tenants, as the book in force says"),
     ("sweep", "hash", Lifetime::Permanent, "who holds the sweep, when it last ran"),
     ("meta", "hash", Lifetime::Permanent, "schema of the layout"),
 ];

@@ -119,6 +119,10 @@ checked_text!(
     AgentName, "agent name", NAME_BYTES_MAX, "_.-"
 );
 checked_text!(
+    /// A tier: what a tenant has paid for, say.
+    TierName, "tier name", NAME_BYTES_MAX, "_.-"
+);
+checked_text!(
     /// A schedule.
     ScheduleName, "schedule name", NAME_BYTES_MAX, "_.-"
 );

@@ -142,6 +142,8 @@ pub struct NewTask {
     pub max_attempts: u16,
     /// Units it takes of rate gates; 0 counts as 1.
     pub cost: u32,
+    /// Slots it takes of each slot gate: at least 1.
+    pub weight: u16,
     /// Tasks with the same order key run one after the other, in the order of their acceptance.
     pub order_key: Option<String>,
     /// A dead head of its order key keeps the others waiting until it is replayed or purged.
@@ -245,6 +247,7 @@ impl NewTask {
             max_age: None,
             max_attempts: 3,
             cost: 1,
+            weight: 1,
             order_key: None,
             hold_on_dead: false,
             key: None,
@@ -338,6 +341,9 @@ impl NewTask {
         if self.max_attempts == 0 {
             return Err(Invalid::Range { what: "max attempts", range: "1 to 65535" });
         }
+        if self.weight == 0 {
+            return Err(Invalid::Range { what: "weight", range: "1 to 65535" });
+        }
         let deadlines = [self.start_within, self.max_age];
         let wrong = |d: Option<Duration>| d.is_some_and(|d| d > DELAY_MAX || d.as_millis() == 0);
         if self.delay > DELAY_MAX || deadlines.into_iter().any(wrong) {
@@ -385,6 +391,8 @@ pub struct Task {
     pub max_attempts: u16,
     /// Units it takes of rate gates.
     pub cost: u32,
+    /// Slots it takes of each slot gate.
+    pub weight: u16,
     /// Its order key.
     pub order_key: Option<String>,
     /// When it is dead, it keeps those behind it in its order key waiting.

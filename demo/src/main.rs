@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use futures::StreamExt as _;
-use tidemill_common::book::Book;
+use tidemill_common::book::{Book, Mistake};
 use tidemill_embedded::{Options as ServerOptions, Server};
 use tidemill_producer::{Client, Options};
 use tokio::time::Instant;
@@ -40,7 +40,8 @@ async fn main() -> Result<()> {
     let screen = Screen::new();
     screen.say(&format!("server    {}, private to this demo", server.binary()));
 
-    let book = Book::parse(&std::fs::read_to_string("demo/book.toml")?).map_err(|e| anyhow::anyhow!(e.join("; ")))?;
+    let book =
+        Book::parse(&std::fs::read_to_string("demo/book.toml")?).map_err(|e| anyhow::anyhow!(Mistake::listed(&e)))?;
     client.apply_book(&book).await?;
     screen.say("rule      at most 3 `digest` tasks at once, over all workers (demo/book.toml)");
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidemill_common::book::Book;
 use tidemill_common::name::TaskId;
-use tidemill_common::store::{self, Accepted, Applied, Cancelled, Counts, RedisOptions, Store};
+use tidemill_common::store::{self, Accepted, Cancelled, Counts, RedisOptions, Store};
 use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX, Priority};
 use tidemill_payloads::Payloads;
 
@@ -163,20 +162,6 @@ impl Client {
         Ok(firmly(|| self.inner.store.counts()).await?)
     }
 
-    /// Puts a book of rules in force, at once for all workers. Counters stay as they are, and what runs, runs on.
-    ///
-    /// # Errors
-    /// [`Error::Book`] with all its mistakes, before anything is sent; or when Redis does not answer, and then applying the same
-    /// book again is safe.
-    pub async fn apply_book(&self, book: &Book) -> Result<Applied, Error> {
-        let wrong = book.wrong();
-        if !wrong.is_empty() {
-            return Err(Error::Book(wrong));
-        }
-        let compiled = book.compile();
-        Ok(firmly(|| self.inner.store.apply_book(&compiled)).await?)
-    }
-
     /// How the client was connected.
     #[must_use]
     pub fn options(&self) -> &Options {
@@ -229,6 +214,7 @@ impl Client {
                 retry_after: Duration::from_millis(retry_after_ms),
             }),
             Accepted::TooManyQueues => Err(Error::TooManyQueues { queue: task.queue.clone() }),
+            Accepted::NeverFits { gate } => Err(Error::NeverFits { gate }),
             Accepted::Invalid => Err(Error::Rejected { id: task.id.clone() }),
         }
     }

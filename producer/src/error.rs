@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_common::book::Mistake;
 use tidemill_common::name::{QueueName, TaskId};
 use tidemill_common::store;
 use tidemill_common::task::{Invalid, Priority};
@@ -88,6 +89,14 @@ pub enum Error {
         /// The task that has the key.
         id: TaskId,
     },
+    /// The task asks for more of a gate than there will ever be.
+    #[error(
+        "the task could never pass the gate {gate}: its cost or weight is above the limit; `producer book show` has the rules"
+    )]
+    NeverFits {
+        /// The gate.
+        gate: String,
+    },
     /// The server could not read the task: this build and the scripts on the server do not agree.
     #[error("the server could not read task {id}")]
     Rejected {
@@ -95,8 +104,8 @@ pub enum Error {
         id: TaskId,
     },
     /// The book has mistakes; nothing was sent.
-    #[error("the book has mistakes: {}", .0.join("; "))]
-    Book(Vec<String>),
+    #[error("the book has mistakes: {}", Mistake::listed(.0))]
+    Book(Vec<Mistake>),
     /// The payload cannot be encoded, and nothing was sent; or it, or the result, cannot be decoded here. The source says why: which
     /// key is missing, say.
     #[error("the payload or result of task {id} cannot be had")]
@@ -143,6 +152,7 @@ impl Error {
                 | Self::ServerFull
                 | Self::TooManyQueues { .. }
                 | Self::Conflict { .. }
+                | Self::NeverFits { .. }
                 | Self::Rejected { .. }
         )
     }

@@ -27,6 +27,7 @@
 //!
 //! The program `producer` is built from the same parts; the feature `cli` (on by default) brings what only it needs.
 
+pub mod book;
 mod bulk;
 mod client;
 mod error;

@@ -284,6 +284,7 @@ impl Client {
             priority: task.priority,
             max_attempts: task.max_attempts,
             cost: task.cost,
+            weight: task.weight,
             order_key: task.order_key.clone(),
             key: task.key.clone(),
             depth: task.depth,

@@ -45,7 +45,7 @@ fn plant(lab: &Lab, parked: &str) {
     let planted = [
         format!("SET {} 1", lab.key("surprise")),
         format!("SET {} x", lab.key("k:1:tx")),
-        format!("HSET {} u 1", lab.key("g:s/a")),
+        format!("SET {} 1", lab.key("g:s/a")),
         format!("HSET {} s:nobody.1:1 x", lab.key("op")),
         format!("HINCRBY {} w:5:default 3", lab.key("n")),
         format!("ZADD {} 9000000000000 {parked}", lab.key("z")),

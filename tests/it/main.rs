@@ -4,6 +4,7 @@
 
 mod cases;
 mod docs;
+mod gates;
 mod lab;
 mod lua;
 mod model;

@@ -1,15 +1,8 @@
 //! Rates through edits of the book, step by step: random histories seldom spread their admissions over a window.
 
-use std::time::Duration;
-
-use tidemill_common::book::Book;
-use tidemill_common::keys::Base;
-use tidemill_common::name::{AgentName, WorkerId};
-use tidemill_common::store::{Claim, Edit, Lease, Offer, RedisOptions, Store};
+use tidemill_common::store::Edit;
 use tidemill_common::task::NewTask;
-use tidemill_tests::server;
-
-const BEGAN_MS: u64 = 1_700_000_000_000;
+use tidemill_tests::timed::Timed;
 
 /// What to do at a moment, in ms from the beginning.
 enum Step {
@@ -21,38 +14,18 @@ enum Step {
 
 /// How many tasks each claim got.
 async fn play(edits: &[Edit], steps: &[Step]) -> Vec<usize> {
-    let server = server::start();
-    let set_clock = |ms: u64| {
-        server.command(&["SET", &format!("{}:clock", Base::new(0)), &((BEGAN_MS + ms) * 1_000).to_string()]).unwrap();
-    };
-    set_clock(0);
-    let options = RedisOptions { url: server.url(), ..RedisOptions::default() };
-    let store = Store::connect_edited(&options, edits).await.unwrap();
-    let (agent, worker): (AgentName, _) = ("a".parse().unwrap(), WorkerId::incarnate("w").unwrap());
-    let lease = Lease {
-        lease: Duration::from_secs(3_600),
-        sweep_hold: Duration::from_secs(1),
-        unknown_agent_after: Duration::ZERO,
-    };
-    store.renew(&worker, lease, Some(std::slice::from_ref(&agent)), true).await.unwrap();
-    let (mut got, mut revision, mut sequence) = (Vec::new(), 0, 0);
+    let mut t = Timed::edited(&["a"], edits).await;
+    let mut got = Vec::new();
     for step in steps {
         match step {
             Step::Limit { at, limit } => {
-                set_clock(*at);
-                revision += 1;
-                let text = format!(
-                    "revision = {revision}\n[[limit]]\nmatch = {{ agent = \"a\" }}\nrate = {{ limit = {limit}, window_ms = 1000 }}\n"
-                );
-                store.apply_book(&Book::parse(&text).unwrap().compile()).await.unwrap();
+                t.set_ms(*at);
+                t.book(&format!("[[limit]]\nmatch = {{ agent = \"a\" }}\nrate = {{ second = {limit} }}\n")).await;
             }
             Step::Claim { at, cost, .. } => {
-                set_clock(*at);
-                store.submit(&[NewTask { cost: *cost, ..NewTask::new(agent.clone(), "1") }], 0).await.unwrap();
-                sequence += 1;
-                let offers = [Offer { agent: agent.clone(), room: 9 }];
-                let claim = Claim { worker: &worker, sequence, most: 9, lone: false, shares: [9; 4], offers: &offers };
-                got.push(store.claim(&claim).await.unwrap().deliveries.len());
+                t.set_ms(*at);
+                t.submit(&[NewTask { cost: *cost, ..NewTask::new("a".parse().unwrap(), "1") }]).await;
+                got.push(t.claim(9).await.deliveries.len());
             }
         }
     }

@@ -7,6 +7,7 @@ pub mod model;
 pub mod program;
 pub mod proxy;
 pub mod server;
+pub mod timed;
 pub mod watch;
 
 /// The Rust in documents, compiled as doctests.

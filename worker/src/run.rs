@@ -68,7 +68,9 @@ pub(crate) async fn run(loaded: Loaded<Config>) -> Result<ExitCode, Failure> {
         let Some(store) = shutdown.drain.run_until_cancelled(Box::pin(connect(&loaded))).await else {
             return Ok(ExitCode::from(DRAINED));
         };
-        if let (store, Some(listener)) = (store?, listener) {
+        let store = store?;
+        config.book.apply(&store).await.context("the book that this worker brings is not applied")?;
+        if let Some(listener) = listener {
             let served = admin::serve(listener, handle.clone(), metrics, store, stop);
             tokio::spawn(async {
                 if let Err(error) = served.await {

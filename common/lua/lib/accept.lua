@@ -2,7 +2,8 @@
 --   id | timing: '' or `delay:deadline` in ms, then `:r` or `:b` (see replace) | fingerprint of a keyed task | header | body | body
 --   that lies apart
 -- Replies, one string a task: q accepted | d<id> duplicate | c<id> conflict: key reused for another task | p<id> its content has
--- taken the place of that task's | f<ms> full: there may be room in so many ms | u too many queues | i invalid. A task is checked
+-- taken the place of that task's | f<ms> full: there may be room in so many ms | u too many queues | n<gate> it could never pass
+-- that gate | i invalid. A task is checked
 -- whole before its first write; envelopes are written before what names them.
 local function accept(at, n, most)
   local seq, out, sets, seen, clash, moded = after('seq', n) - 1, {}, {}, {}, false, {}
@@ -14,6 +15,8 @@ local function accept(at, n, most)
     local k = kind_of(head)
     if not k or not delay or #id > 64 or not string.find(id, '^[%w_-]+$') or (mode ~= '' and k.key == '') then out[i] = 'i'
     elseif seen[id] then out[i] = 'd' .. id
+    elseif k.never then
+      out[i] = mode == '' and known(k, id, ARGV[o + 2]) or call('EXISTS', J .. id) == 1 and 'd' .. id or 'n' .. k.never
     elseif mode ~= '' then moded[#moded + 1] = i
     else
       local env, h = sealed(k, s, s % 4294967296, delay, ttl, head) .. head .. ARGV[o + 4], nil

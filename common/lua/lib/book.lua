@@ -1,39 +1,77 @@
--- book: the compiled rules. B:book field `masks` lists the match masks in use, most specific first, each a subset of `qat`
--- (queue, agent, tenant; empty = match all); field `<mask>/<values joined by />` lists rules `kind:a:b` joined by `;`:
---   s:<cap>  slots        r:<limit>:<window ms>  trailing window
--- Of a kind the most specific rule wins; a match-all rule is a global cap and always applies as well.
--- Gates come back in the fixed order slots before rates, then by name: reservation relies on it.
-local BOOK_MASKS, BOOK_SEEN, NO_GATES = nil, {}, {}
-local function book_gates(h)
-  if not BOOK_MASKS then
-    BOOK_MASKS = {}
-    for m in string.gmatch(call('HGET', B .. ':book', 'masks') or '', '[^,]+') do BOOK_MASKS[#BOOK_MASKS + 1] = m end
+-- book: the compiled rules. B:book  hash: `masks` in use, the most specific first, each a subset of `qart` (queue, agent, tier,
+-- tenant; `*` matches all); `parts` letters that gates depend on; `tiers` the lowest first; and for each match a field
+-- `<mask>/<values joined by />`, msgpack: a list of rules as common/src/book/compile.rs writes them.  B:tier  hash: tenant -> tier
+-- Of a kind the most specific rule wins; a match-all rule is a cap on everything and always applies as well.
+-- A gate is named `<kind>/<mask>[+<parts counted apart>]/<values>`, the tenant last, since it may be any text. The tier is left out
+-- where the tenant is in: a tenant that changes its tier keeps its counter.
+-- Gates come in one fixed order, by kind, then by name up to the values: reservation relies on it.
+local BOOK, RULES, TEMPLATES, GATES_OF, NO_GATES = nil, {}, {}, {}, {}
+local RANK, PARTS = { s = '2', r = '3' }, { 'q', 'a', 'r', 't' }
+
+local function book_open()
+  local s = call('HMGET', B .. ':book', 'masks', 'parts', 'tiers')
+  BOOK = { parts = s[2] or '', lowest = string.match(s[3] or '', '^[^,]*'), tiers = {} }
+  for m in string.gmatch(s[1] or '', '[^,]+') do BOOK[#BOOK + 1] = m end
+  for _, p in ipairs(PARTS) do BOOK[p] = string.find(BOOK.parts, p, 1, true) ~= nil end
+end
+local function tier_of(tenant)
+  local tier = BOOK.tiers[tenant]
+  if not tier then
+    tier = call('HGET', B .. ':tier', tenant) or BOOK.lowest
+    BOOK.tiers[tenant] = tier
   end
-  if #BOOK_MASKS == 0 then return NO_GATES end
-  local tuple = h.queue .. '/' .. h.agent .. '/' .. h.tenant
-  if BOOK_SEEN[tuple] then return BOOK_SEEN[tuple] end
-  local part, fields = { q = h.queue, a = h.agent, t = h.tenant }, {}
-  for i, m in ipairs(BOOK_MASKS) do
-    local v = {}
-    for d in string.gmatch(m, '[qat]') do v[#v + 1] = part[d] end
-    fields[i] = m .. '/' .. table.concat(v, '/')
+  return tier
+end
+
+-- The rules for these fields, in their order, with what their gates' names begin with.
+local function templates(fields)
+  local key = table.concat(fields, '\n')
+  if TEMPLATES[key] then return TEMPLATES[key] end
+  local missing, out, won = {}, {}, {}
+  for _, f in ipairs(fields) do if not RULES[f] then missing[#missing + 1] = f end end
+  if #missing > 0 then
+    for i, text in ipairs(call('HMGET', B .. ':book', unpack(missing))) do RULES[missing[i]] = text and cmsgpack.unpack(text) or NO_GATES end
   end
-  local found, gates, taken = call('HMGET', B .. ':book', unpack(fields)), {}, {}
-  for i, rules in ipairs(found) do
-    for kind, a, b in string.gmatch(rules or '', '(%a):(%d+):?(%d*)') do
-      local global = BOOK_MASKS[i] == '*'
-      if global or not taken[kind] then
-        taken[kind] = taken[kind] or not global
-        gates[#gates + 1] = { name = kind .. '/' .. fields[i], kind = kind, cap = tonumber(a), window = (tonumber(b) or 0) * 1000 }
+  for i, f in ipairs(fields) do
+    for _, rule in ipairs(RULES[f]) do
+      local all = BOOK[i] == '*'
+      if all or not won[rule.k] then
+        won[rule.k] = won[rule.k] or not all
+        local parts, named = (all and '' or BOOK[i]) .. rule.p, ''
+        for _, p in ipairs(PARTS) do
+          if string.find(parts, p, 1, true) and not (p == 'r' and string.find(parts, 't', 1, true)) then named = named .. p end
+        end
+        local prefix = rule.k .. '/' .. BOOK[i] .. (rule.p == '' and '' or '+' .. rule.p) .. '/'
+        out[#out + 1] = { kind = rule.k, rule = rule, prefix = prefix, parts = named, order = RANK[rule.k] .. prefix }
       end
     end
   end
-  table.sort(gates, function(x, y)
-    if x.kind ~= y.kind then return x.kind == 's' end
-    return x.name < y.name
-  end)
-  BOOK_SEEN[tuple] = gates
+  table.sort(out, function(x, y) return x.order < y.order end)
+  TEMPLATES[key] = out
+  return out
+end
+
+-- The gates of a task: a list of { name, kind, rule, cap (slots) }.
+local function book_gates(h)
+  if not BOOK then book_open() end
+  if #BOOK == 0 then return NO_GATES end
+  local part = { q = h.queue, a = h.agent, t = h.tenant, r = BOOK.r and tier_of(h.tenant) or '' }
+  local tuple = (BOOK.q and h.queue or '') .. '/' .. (BOOK.a and h.agent or '') .. '/' .. part.r .. '/' .. (BOOK.t and h.tenant or '')
+  if GATES_OF[tuple] then return GATES_OF[tuple] end
+  local fields, gates = {}, {}
+  for i, m in ipairs(BOOK) do
+    local f = m .. '/'
+    if m ~= '*' then f = f .. string.gsub(m, '.', function(p) return part[p] .. '/' end) end
+    fields[i] = m ~= '*' and string.sub(f, 1, -2) or f
+  end
+  for i, t in ipairs(templates(fields)) do
+    local values = {}
+    for k = 1, #t.parts do values[k] = part[string.sub(t.parts, k, k)] end
+    local by_tier = t.rule.t and t.rule.t[part.r]
+    gates[i] = { name = t.prefix .. table.concat(values, '/'), kind = t.kind, rule = t.rule, cap = by_tier or t.rule.c }
+  end
+  GATES_OF[tuple] = gates
   return gates
 end
--- the units a task takes of a gate: slots count tasks, rates count cost
-local function units_of(rule, h) if rule.kind == 'r' then return math.max(1, h.cost) end return 1 end
+-- the units a task takes of a gate: slots by its weight, rates by its cost
+local function units_of(need, h) if need.kind == 's' then return h.weight end return math.max(1, h.cost) end

@@ -66,7 +66,7 @@ local function consider(id, env, at, src, entry, own)
   local offered = (C.rooms[info.agent] or 0) > 0
   if alone or not offered or C.held or #rules > 0 then
     local h = { queue = info.queue, agent = info.agent, tenant = info.tenant, prio = info.prio, cost = info.cost,
-      place = seq - HEAD_START[info.prio] }
+      weight = info.weight, place = seq - HEAD_START[info.prio] }
     local what, till = paused(info.queue, info.agent, info.tenant)
     if what then return gate('p/' .. what), till > 0 and (till - now) * 1000 or nil, h end
     if alone then return gate('want:*'), nil, h end

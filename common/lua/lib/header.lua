@@ -2,15 +2,15 @@
 --   31 bytes written here: u8 version | u32 generation | f64 seq us | f64 due ms | f64 expires ms | u16 header length
 --   header, by the client: u8 flags | u8 priority | u16 max attempts | u32 cost | u8 depth
 --                          | queue | agent | tenant | order key | idempotency key, each with a u8 length
---                          | f64 most age ms, if the flags say so
+--                          | u16 weight (slots it takes; 1) | f64 most age ms, each if the flags say so
 --   then the body, never read. Tasks of one kind share a header byte for byte, so that scripts look it up rather than read it.
 -- A later version keeps all this and may add to its end, so that scripts of this one can move such a task about. A worker that cannot
 -- read it settles it as dead: claims do not ask yet which versions a worker reads.
 local VERSION, SEALED, SEALED_BYTES = 1, '>BI4dddH', 31
 local ENDED = { d = 'succeeded', x = 'dead', c = 'cancelled', e = 'expired' } -- the first letter of an outcome, where an envelope was
 local HEADER_FMT = '>BBHI4BBc0Bc0Bc0Bc0Bc0'
-local F_ORDER, F_KEY, F_BIG, F_HOLD, F_AGE = 1, 2, 4, 8, 16        -- the client's flags
-local HEADER_MAX = SEALED_BYTES + 9 + 5 * 256 + 8
+local F_ORDER, F_KEY, F_BIG, F_HOLD, F_AGE, F_WEIGHT = 1, 2, 4, 8, 16, 32 -- the client's flags
+local FLAGS_MAX, HEADER_MAX = 63, SEALED_BYTES + 9 + 5 * 256 + 10
 local MS_MAX = 315576000000                                        -- ten years: the longest delay, deadline and age
 local function has(flags, bit_) return math.floor(flags / bit_) % 2 == 1 end
 local NAMES = {}                                                   -- names found good in this script
@@ -23,14 +23,15 @@ local function decode(env)
   local v, gen, seq, due, exp, bytes = unpack_(SEALED, env)
   if v < 1 or v > 96 then error('version') end                     -- from 97 on it is a letter: an outcome
   local flags, prio, max, cost, depth, queue, agent, tenant, order, key, at = unpack_(HEADER_FMT, env, SEALED_BYTES + 1)
-  local body, age = SEALED_BYTES + bytes + 1, 0
+  local body, age, weight = SEALED_BYTES + bytes + 1, 0, 1
+  if has(flags, F_WEIGHT) then weight, at = unpack_('>H', env, at) end
   if has(flags, F_AGE) then age, at = unpack_('>d', env, at) end
   if at > body or (at < body and v == VERSION) then error('length') end
   if not HEAD_START[prio] or not name_ok(queue) or not name_ok(agent) then error('names') end
-  if max < 1 or depth > 32 or (flags > 31 and v == VERSION) or age < 0 or age > MS_MAX then error('range') end
+  if max < 1 or depth > 32 or (flags > FLAGS_MAX and v == VERSION) or weight < 1 or age < 0 or age > MS_MAX then error('range') end
   if (flags > 0 or order ~= '' or key ~= '') and (has(flags, F_ORDER) ~= (order ~= '') or has(flags, F_KEY) ~= (key ~= '')) then error('flags') end
   return { version = v, gen = gen, seq = seq, due = due, exp = exp, flags = flags, prio = prio, max = max, cost = cost, depth = depth,
-    queue = queue, agent = agent, tenant = tenant, order = order, key = key, age = age, body = body,
+    queue = queue, agent = agent, tenant = tenant, order = order, key = key, age = age, weight = weight, body = body,
     place = seq - HEAD_START[prio], waits = waits_of(queue, prio) }
 end
 -- nil when it cannot be read: the caller quarantines that task alone

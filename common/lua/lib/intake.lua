@@ -7,7 +7,10 @@ local function kind_of(head)
   local k = KINDS[head]
   if k == nil then
     k = header(pack(SEALED, VERSION, 0, 0, 0, 0, #head) .. head) or false
-    if k then k.plain = k.flags == 0 and #book_gates(k) == 0 and not gate('want:' .. k.agent).head and queue_known(k.queue) end
+    if k then
+      k.never = never(book_gates(k), k)
+      k.plain = k.flags == 0 and #book_gates(k) == 0 and not gate('want:' .. k.agent).head and queue_known(k.queue)
+    end
     KINDS[head] = k
   end
   return k

@@ -56,10 +56,10 @@ local function gates_flush()
     if string.sub(name, 1, 5) == 'want:' then MARKS[name] = now end
   end
   for name, g in pairs(GATES) do
-    if g.rate then rate_flush(g.rate) end
+    for _, r in ipairs(g.windows or NO_GATES) do rate_flush(r) end
     if g.dirty then
       if g.used == 0 and not g.rp then call('DEL', G .. name)
-      else call('HSET', G .. name, 'u', g.used, 'rp', g.rp and num(g.rp) or '', 'ri', g.ri or '') end
+      else call('SET', G .. name, pack('>d', g.used) .. (g.rp and pack('>d', g.rp) .. g.ri or '')) end
       if g.rp or g.had then call(g.rp and 'SADD' or 'SREM', RESERVED, name) end
     end
   end

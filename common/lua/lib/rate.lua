@@ -1,10 +1,11 @@
--- rate: one exact trailing window, `limit` units in any `window` us.
+-- rate: exact trailing windows, each `limit` units in any `window` us, and pacing of the shortest one.
 -- Up to 512 units a ring of the last admission times: unit i passes iff the unit `limit` before it is a window old. Above: 61
 -- buckets of a sixtieth; a bucket counts until its end is a window old (never above the limit, at most 1/61 below).
--- B:g:<gate> is one string: f64 limit | f64 window | f64 cursor | f64 units in all buckets, or minus the slots of a ring | f64 slots...
+-- B:g:<gate>#<window ms> is one string: f64 limit | f64 window | f64 cursor | f64 units in all buckets, or minus the slots of a ring
+-- | f64 us until which what has passed is spread (pacing: GCRA, virtual scheduling) | f64 slots...
 -- An edit converts it where it is met and forgets nothing that is in the window, so a ring may have more slots than its limit;
 -- a clock that stepped back does the same, with no admission later than now.
-local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 32
+local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 40
 local function rate_slot(state, i)
   local at = RATE_HEAD + i * 8 + 1
   return #state >= at + 7 and unpack_('>d', state, at) or 0
@@ -39,12 +40,13 @@ local function rate_convert(r, ev, same)                           -- same: buck
     end
   end
 end
-local function rate_load(gate, limit, window)
-  local r = { key = G .. gate, limit = limit, window = window, width = window / 60, slot = {}, cursor = 0, sum = 0, taken = 0,
-    ring = limit <= RING_MAX, size = limit }
-  local state = call('GET', r.key)
+local function rate_load(key, limit, window)
+  local r = { key = key, limit = limit, window = window, width = window / 60, slot = {}, cursor = 0, sum = 0, taken = 0,
+    ring = limit <= RING_MAX, size = limit, spread = 0 }
+  local state = fetch(key)
   if state and #state >= RATE_HEAD then
-    local l, w, cursor, sum = unpack_('>dddd', state)
+    local l, w, cursor, sum, spread = unpack_('>ddddd', state)
+    r.spread = math.min(spread, us + window)                       -- the clock may have stepped back, the rule may be another
     local newest = sum < 0 and rate_slot(state, (cursor - 1) % -sum) or cursor * w / 60
     if l ~= limit or w ~= window or newest - us > w / 60 then rate_convert(r, rate_events(state, w, cursor, sum), w == window)
     else r.state, r.cursor, r.sum, r.ring, r.size = state, cursor, math.max(sum, 0), sum < 0, -sum end
@@ -77,8 +79,13 @@ local function rate_wait(r, units)
   end
   return math.ceil(r.window)
 end
+-- us to wait until pacing lets `units` start: `burst` at once, then one each window / limit. More than a burst needs it whole.
+local function pace_wait(r, units, burst)
+  return math.max(0, math.ceil(r.spread - us - math.max(0, burst - units) * r.window / r.limit))
+end
 local function rate_take(r, units)
   r.taken = r.taken + units
+  r.spread = math.max(r.spread, us) + units * r.window / r.limit
   if r.ring then
     for _ = 1, units do r.slot[r.cursor] = us r.cursor = (r.cursor + 1) % r.size end
   else
@@ -88,17 +95,16 @@ local function rate_take(r, units)
 end
 local function rate_flush(r)
   if r.taken == 0 and not r.changed then return end
-  local head = pack('>dddd', r.limit, r.window, r.cursor, r.ring and -r.size or r.sum)
+  local state, ttl = pack('>ddddd', r.limit, r.window, r.cursor, r.ring and -r.size or r.sum, r.spread), math.ceil(r.window / 1000) + 60000
   if r.whole then
     local t, n = {}, r.ring and r.size or BUCKETS
     for i = 1, n do t[i] = r.slot[i - 1] or 0 end
-    call('SET', r.key, head .. pack('>' .. string.rep('d', n), unpack(t)))
-  else                                                             -- the units just taken: at most two runs of slots
-    local from, n, t = (r.cursor - r.taken) % r.size, r.taken, pack('>d', us)
+    state = state .. pack('>' .. string.rep('d', n), unpack(t))
+  else                                                             -- the units just taken, in the slots from here on, round the end
+    local from, n, t, old = (r.cursor - r.taken) % r.size, math.min(r.taken, r.size), pack('>d', us), string.sub(r.state or '', RATE_HEAD + 1)
     local first = math.min(n, r.size - from)
-    call('SETRANGE', r.key, 0, head)
-    call('SETRANGE', r.key, RATE_HEAD + from * 8, string.rep(t, first))
-    if n > first then call('SETRANGE', r.key, RATE_HEAD, string.rep(t, n - first)) end
+    old = string.rep(t, n - first) .. string.sub(old, (n - first) * 8 + 1)
+    state = state .. string.sub(old, 1, from * 8) .. string.rep('\0', from * 8 - #old) .. string.rep(t, first) .. string.sub(old, (from + first) * 8 + 1)
   end
-  call('PEXPIRE', r.key, math.ceil(r.window / 1000) + 60000)
+  call('SET', r.key, state, 'PX', ttl)
 end

@@ -1,9 +1,9 @@
 -- row: B:run, id -> what a running delivery is and has taken. Every release reads only this, never the rules of the moment.
 --   f64 fence | f64 started ms | u16 attempt | u16 max | u8 priority | u8 flags | u8 marks | u8 stream (q its own, f first, l line)
---   | str8 entry | str8 queue | str8 agent | str8 worker | (u16 units, str16 gate)*
+--   | str8 entry | str8 queue | str8 agent | str8 worker | (f64 units, str16 gate)*
 -- A fence travels as its 8 bytes, so that "is it current" is one comparison.
 local ROW, ROW_HEAD = '>dHHBBBc1Bc0Bc0Bc0Bc0', '>dHHBBBc1Bc0'
-local ROW_CANCEL, ROW_HISTORY, ROW_LONE, ROW_TAKEN = 1, 2, 4, 8
+local ROW_CANCEL, ROW_HISTORY, ROW_LONE, ROW_TAKEN, ROW_MARKS = 1, 2, 4, 8, 23 -- marks; the byte that they are
 local function row_fence(row) return string.sub(row, 1, 8) end
 local function fence_number(f) return (unpack_('>d', f)) end
 -- queue, agent and worker: the same for many rows of a claim
@@ -20,20 +20,20 @@ local function row_read(row)
   return { fence = row_fence(row), start = start, attempt = attempt, max = max, prio = prio, flags = flags, marks = marks,
     src = src, entry = entry, worker = worker, queue = queue, agent = agent, taken = string.sub(row, taken) }
 end
--- { queue, agent } of a row whose tail begins at `at`; tails of rows that took nothing are looked up
+-- { queue, agent, taken } of a row whose tail begins at `at`; tails of rows that took nothing are looked up
 local TAILS = {}
 local function tail_of(row, at, marks)
   local tail = string.sub(row, at)
   local t = TAILS[tail]
   if t then return t end
-  local ok, queue, agent = pcall(unpack_, '>Bc0Bc0', tail)
+  local ok, queue, agent, _, taken = pcall(unpack_, '>Bc0Bc0Bc0', tail)
   if not ok then return end
-  t = { queue, agent }
+  t = { queue, agent, string.sub(tail, taken) }
   if not has(marks, ROW_TAKEN) then TAILS[tail] = t end
   return t
 end
 local function row_taken(taken)
   local list, o, units, name = {}, 1, nil, nil
-  while o <= #taken do units, name, o = unpack_('>HHc0', taken, o) list[#list + 1] = { name = name, units = units } end
+  while o <= #taken do units, name, o = unpack_('>dHc0', taken, o) list[#list + 1] = { name = name, units = units } end
   return list
 end

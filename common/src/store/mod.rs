@@ -10,6 +10,7 @@
 
 mod alter;
 mod bell;
+mod book;
 mod claim;
 mod connect;
 mod error;
@@ -36,13 +37,14 @@ use fred::prelude::{Client, Value};
 
 pub use alter::{ALTER_TASKS_MAX, Altered, Change, DeadDone, DeadVerb};
 pub use bell::{Bell, Heard};
+pub use book::{Applied, BookEdit, BookKept};
 pub use claim::{Claim, Claimed, Delivery, Offer};
 pub use connect::RedisOptions;
 pub use error::{Error, Reason};
 pub use fleet::{CONCURRENCY_MAX, Tuned, WorkerSeen};
 pub use inspect::{Counts, Status};
 pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
-pub use operate::{Applied, Cancelled};
+pub use operate::Cancelled;
 pub use output::{NewPiece, PIECE_BYTES_MAX, Piece, Tail};
 pub use pause::{Pausable, Pause};
 pub use scan::{Filter, Found, Page, Source};
@@ -59,7 +61,7 @@ use crate::name::TaskId;
 use script::Scripts;
 
 /// The layout of keys that this build reads and writes.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// A handle on one shard. Cheap to clone; clones share one connection.
 #[derive(Clone)]

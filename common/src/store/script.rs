@@ -28,6 +28,7 @@ const PRELUDE: &str = lua!("lib/prelude");
 const HEADER: &str = lua!("lib/header");
 const HISTORY: &str = lua!("lib/history");
 const ROW: &str = lua!("lib/row");
+const STATE: &str = lua!("lib/state");
 const RATE: &str = lua!("lib/rate");
 const BOOK: &str = lua!("lib/book");
 const GATES: &str = lua!("lib/gates");
@@ -104,7 +105,7 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn assemble(clock: Clock) -> Self {
         // Gates and all they need; what puts a task in its place; what ends one.
-        let gates = [HEADER, HISTORY, ROW, RATE, BOOK, GATES, LINES, PLACE];
+        let gates = [HEADER, HISTORY, ROW, STATE, RATE, BOOK, GATES, LINES, PLACE];
         let ends = [&gates[..], &[FINISH]].concat();
         let takes_in = [WHERE, QUEUES, ROOM, INTAKE, REPLACE, ACCEPT];
         let script = |name, oom_ok: bool, libs: &[&str], body: &str| {

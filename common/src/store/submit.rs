@@ -31,6 +31,11 @@ pub enum Accepted {
     },
     /// There are as many queues as there may be (256).
     TooManyQueues,
+    /// It could never pass this gate: it asks for more than there will ever be.
+    NeverFits {
+        /// The gate.
+        gate: String,
+    },
     /// The server could not read it.
     Invalid,
 }
@@ -50,6 +55,7 @@ impl Accepted {
             Some('p') => Self::Replaced(other()?),
             Some('f') => Self::Full { retry_after_ms: reply[1..].parse().unwrap_or(1_000) },
             Some('u') => Self::TooManyQueues,
+            Some('n') => Self::NeverFits { gate: reply[1..].to_owned() },
             Some('i') => Self::Invalid,
             _ => return Err(Error::Reply { op: "submit", what: format!("{reply:?} was not expected") }),
         })

@@ -19,6 +19,7 @@ pub(crate) enum Code {
     Duplicate = 106,
     Unknown = 107,
     NotTaken = 108,
+    NeverFits = 109,
     Arguments = 201,
     NoId = 202,
     Payload = 203,

@@ -57,6 +57,13 @@ pub(crate) const ALL: &[Entry] = &[
         "Run `producer doctor`. See that the Redis user may run scripts, and that all programs are of one version.",
     ),
     entry(
+        Code::NeverFits,
+        "The task could never pass a gate",
+        "Its cost is above the limit of a rate, or its weight above the slots that there are, so that it would wait for ever. Nothing was \
+         taken in.",
+        "Hand in less at once, or raise the limit: `producer book show` has the rules, the message names the gate.",
+    ),
+    entry(
         Code::Arguments,
         "The arguments are not right",
         "A flag, a value or a verb is not known, is missing, or does not go with another.",
@@ -215,8 +222,8 @@ pub(crate) const ALL: &[Entry] = &[
     entry(
         Code::BookNewer,
         "Another book is in force",
-        "The book in force has a higher revision, or the same with other content.",
-        "Give the new one a higher revision than that of the message.",
+        "The book in force has a higher revision, or the same with other content; or it came in while yours was made from another.",
+        "See what is in force (`producer book show`, `producer book diff FILE`), and give yours a higher revision.",
     ),
     entry(
         Code::NoPayload,

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
+use tidemill_common::book::Mistake;
 use tidemill_common::store;
 use tidemill_producer::Error;
 
@@ -82,7 +83,7 @@ impl From<Error> for Failure {
         let (exit, code) = (exit_of(&error), code_of(&error));
         let mut text = match &error {
             Error::Connect { url, source } => return Self::new(exit, code, unreachable_text(url, source.as_ref())),
-            Error::Book(mistakes) => format!("the book has mistakes:\n  - {}", mistakes.join("\n  - ")),
+            Error::Book(mistakes) => format!("the book has mistakes:{}", Mistake::lines(mistakes)),
             other => chain(other),
         };
         if let Error::Unknown { id, .. } = &error {
@@ -122,6 +123,7 @@ pub(crate) fn code_of(error: &Error) -> Code {
         Error::ServerFull => Code::MemoryFull,
         Error::TooManyQueues { .. } => Code::TooManyQueues,
         Error::Conflict { .. } => Code::KeyConflict,
+        Error::NeverFits { .. } => Code::NeverFits,
         Error::Unknown { .. } => Code::Unknown,
         Error::Book(_) => Code::BookMistakes,
         Error::Schedule(_) => Code::ScheduleMistakes,

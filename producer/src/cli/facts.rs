@@ -152,6 +152,9 @@ pub(crate) struct Facts {
     /// Units it takes of rate limits [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) cost: Option<u32>,
+    /// Slots it takes of slot limits [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) weight: Option<u16>,
     /// Runs that count before it is dead [default: 3]
     #[arg(long, value_name = "N")]
     pub(crate) max_attempts: Option<u16>,
@@ -207,6 +210,7 @@ impl Facts {
         self.order_key = self.order_key.or(d.order_key);
         self.hold_on_dead |= d.hold_on_dead;
         self.cost = self.cost.or(d.cost);
+        self.weight = self.weight.or(d.weight);
         self.max_attempts = self.max_attempts.or(d.max_attempts);
         self.timeout = self.timeout.or(d.timeout);
         self.retry_base = self.retry_base.or(d.retry_base);
@@ -253,6 +257,7 @@ impl Facts {
             max_age: self.max_age.map(|d| d.0),
             max_attempts: self.max_attempts.unwrap_or(usual.max_attempts),
             cost: self.cost.unwrap_or(usual.cost),
+            weight: self.weight.unwrap_or(usual.weight),
             order_key: self.order_key,
             hold_on_dead: self.hold_on_dead,
             key: self.key,

@@ -146,7 +146,11 @@ async fn run(args: Args, out: Out) -> Outcome {
                 return outcome;
             }
         }
-        Verb::Book(book::Args { action: book::Action::ShowCompiled(file) }) => return book::show(file, &out),
+        Verb::Book(args) => {
+            if let Some(outcome) = args.alone(&out) {
+                return outcome;
+            }
+        }
         _ => {}
     }
     let failed = |e| Failure::new(Exit::Failure, Code::CannotStart, format!("cannot listen for signals: {e}"));

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use tidemill_common::book::{Book, Limit, Match};
+use tidemill_common::book::{Limit, Match};
 use tidemill_common::name::{AgentName, WorkerId};
 use tidemill_common::state::State;
 use tidemill_common::store::{Claim, Claimed, Lease, Offer, Settle, SettleItem, Verb};
@@ -154,8 +154,7 @@ async fn hand_in(lab: &Lab, tasks: &[NewTask]) {
 
 async fn three_slots_for(lab: &Lab, tenant: &str) {
     let matches = Match { tenant: Some(tenant.to_owned()), ..Match::default() };
-    let book = Book { revision: 1, limits: vec![Limit { matches, slots: Some(3), rate: None }] };
-    lab.store().apply_book(&book.compile()).await.expect("the book is taken");
+    lab.book(vec![Limit::of_slots(matches, 3)]).await;
 }
 
 async fn running(lab: &Lab, n: u64) {

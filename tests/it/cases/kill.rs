@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use rand::seq::IndexedRandom as _;
-use tidemill_common::book::{Book, Limit, Match};
+use tidemill_common::book::{Limit, Match};
 use tidemill_common::name::TaskId;
 use tidemill_common::store::{Cancelled, Store};
 use tidemill_common::task::{NewTask, Priority};
@@ -37,12 +37,7 @@ struct Kill {
 async fn workers_die_under_load() {
     let (rate, seconds, kills, waiting, slots) = pick((100, 7, 6, 10_000, 2), (1_000, 20, 18, 100_000, 8));
     let lab = Lab::new().await;
-    let limit = Limit {
-        matches: Match { agent: Some("slotted".parse().unwrap()), ..Match::default() },
-        slots: Some(slots),
-        rate: None,
-    };
-    lab.store().apply_book(&Book { revision: 1, limits: vec![limit] }.compile()).await.unwrap();
+    lab.book(vec![Limit::of_slots(Match::agent("slotted".parse().unwrap()), slots)]).await;
     let behind = wait_behind(&lab, waiting).await;
     let mut workers: Vec<_> = (0..WORKERS).map(|n| (Instant::now(), start(&lab, &format!("w{n}")))).collect();
     lab.until("the first tasks are done", PATIENCE, async || match lab.counts().await.ended.get("done") {

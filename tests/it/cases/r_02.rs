@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidemill_common::book::{Book, Limit, Match, Rate};
+use tidemill_common::book::{Limit, Match, Rate};
 use tidemill_common::task::NewTask;
 use tidemill_tests::lab::profile::{ms, pick};
 use tidemill_tests::lab::{End, Lab, Ledger, Mode, Payload, Run};
@@ -16,17 +16,17 @@ use super::PATIENCE;
 const FLUSH_EVERY: Duration = Duration::from_millis(50);
 /// Tasks of the agent `slotted` that may run at once.
 const SLOTS: usize = 3;
-/// Tasks of the agent `rated` that may start in any window.
-const RATE: Rate = Rate { limit: 10, window_ms: 350 };
+/// Tasks of the agent `rated` that may start in any window, and its ms.
+const RATE: (u64, u64) = (10, 350);
 /// Tasks of one order key in a round.
 const IN_ORDER: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_forgotten_under_load() {
     let mut lab = Lab::with(Options::new().storage(Storage::Temporary)).await;
-    let book =
-        Book { revision: 1, limits: vec![of("slotted", Some(SLOTS as u64), None), of("rated", None, Some(RATE))] };
-    lab.store().apply_book(&book.compile()).await.expect("the book is taken");
+    let of = |agent: &str| Match::agent(agent.parse().expect("a name"));
+    let rate = Rate::of(RATE.0, RATE.1);
+    lab.book(vec![Limit::of_slots(of("slotted"), SLOTS as u64), Limit::of_rate(of("rated"), rate)]).await;
     for name in ["w1", "w2"] {
         lab.start(lab.setup(name).concurrency(8).agents(&["ledger", "slotted", "rated"]));
     }
@@ -53,11 +53,6 @@ async fn scripts_forgotten_under_load() {
     rate_holds(&ledger);
     order_holds(&ledger, &tasks);
     lab.close_with_invariants().await;
-}
-
-fn of(agent: &str, slots: Option<u64>, rate: Option<Rate>) -> Limit {
-    let matches = Match { agent: Some(agent.parse().expect("a name")), ..Match::default() };
-    Limit { matches, slots, rate }
 }
 
 fn fails_once(task: &NewTask) -> bool {
@@ -127,11 +122,11 @@ fn slots_hold(ledger: &Ledger) {
 fn rate_holds(ledger: &Ledger) {
     let mut fences: Vec<u64> = agent(ledger, "rated").map(|run| run.start.fence).collect();
     fences.sort_unstable();
-    let limit = usize::try_from(RATE.limit).expect("a small number");
+    let limit = usize::try_from(RATE.0).expect("a small number");
     for window in fences.windows(limit + 1) {
         let took = window[limit] - window[0];
         // Deliveries of one claim have fences one µs apart.
-        assert!(took + RATE.limit >= RATE.window_ms * 1_000, "{} started within {took} µs", limit + 1);
+        assert!(took + RATE.0 >= RATE.1 * 1_000, "{} started within {took} µs", limit + 1);
     }
 }
 

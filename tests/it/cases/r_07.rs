@@ -4,8 +4,7 @@ mod keys;
 
 use std::time::Duration;
 
-use tidemill_common::book::{Book, Limit, Match, Rate};
-use tidemill_common::name::AgentName;
+use tidemill_common::book::{Limit, Match, Rate};
 use tidemill_common::task::NewTask;
 use tidemill_producer::{Client, Error, Options as ClientOptions};
 use tidemill_tests::lab::profile::count;
@@ -62,13 +61,8 @@ async fn a_producer_floods_to_the_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_go_on_without_any_room() {
     let lab = Lab::new().await;
-    let agent = |name: &str| Match { agent: name.parse::<AgentName>().ok(), ..Match::default() };
-    let rate = Some(Rate { limit: 5, window_ms: 200 });
-    let limits = vec![
-        Limit { matches: agent("slotted"), slots: Some(2), rate: None },
-        Limit { matches: agent("rated"), slots: None, rate },
-    ];
-    lab.store().apply_book(&Book { revision: 1, limits }.compile()).await.expect("the book is taken");
+    let of = |agent: &str| Match::agent(agent.parse().expect("a name"));
+    lab.book(vec![Limit::of_slots(of("slotted"), 2), Limit::of_rate(of("rated"), Rate::of(5, 200))]).await;
     let many = |n: usize, one: &dyn Fn() -> NewTask| (0..count(n)).map(|_| one()).collect::<Vec<_>>();
     let mut tasks = many(400, &|| Payload::sleep(2).task());
     tasks.extend(many(200, &|| Payload::sleep(20).task_of("slotted")));

@@ -123,7 +123,7 @@ fn owned(s: &Snapshot, pattern: &str, tail: &str) -> bool {
         "j:<id>" | "b:<id>" => live(rest),
         "k:<tenant, key>" => live(String::from_utf8_lossy(&s.keys[tail].head).trim_end()),
         "run" | "at" | "z" | "x" | "o:<order key>" | "l:<gate>" | "park" | "dead" | "waits" => all(&live),
-        "g:<gate>" => !s.rows.is_empty() || s.of("reserved").iter().any(|gate| gate == rest),
+        "g:s/<gate>" => !s.rows.is_empty() || s.of("reserved").iter().any(|gate| *gate == format!("s/{rest}")),
         "reserved" => all(&|gate| s.keys.contains_key(&format!("g:{gate}"))),
         "ready:<priority>" => all(&|gate| s.keys.contains_key(&format!("l:{gate}"))),
         "wants" => all(&|agent| s.keys.contains_key(&format!("l:want:{agent}"))),

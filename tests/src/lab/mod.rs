@@ -35,8 +35,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidemill_common::book::{Book, Limit};
 use tidemill_common::name::TaskId;
-use tidemill_common::store::{Accepted, Counts, RedisOptions, Store};
+use tidemill_common::store::{Accepted, Applied, BookEdit, Counts, RedisOptions, Store};
 use tidemill_common::task::NewTask;
 
 pub use events::{Ended, Events, Reclaim};
@@ -153,6 +154,16 @@ impl Lab {
     pub fn tasks(&self, n: usize, payload: Payload) -> Vec<NewTask> {
         (0..n).map(|_| payload.task()).collect()
     }
+    /// Puts limits in force, as the first book.
+    ///
+    /// # Panics
+    /// When it is not taken.
+    pub async fn book(&self, limits: Vec<Limit>) {
+        let book = Book { revision: 1, limits, ..Book::default() };
+        let applied = self.store().apply_book(&book.compile(), BookEdit::default()).await.expect("it is taken");
+        assert!(matches!(applied, Applied::Applied | Applied::Same), "{applied:?}");
+    }
+
     /// Hands tasks in, all of which must be accepted; the invariants ask after them.
     ///
     /// # Panics

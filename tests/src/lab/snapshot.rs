@@ -116,7 +116,7 @@ impl Snapshot {
     fn fill(&mut self, tail: &str, of_type: &str, value: &Reply) {
         let items = value.as_array().unwrap_or_default();
         match of_type {
-            "stream" if tail != "log" => {
+            "stream" if tail != "log" && tail != "books" => {
                 self.streams.insert(
                     tail.to_owned(),
                     stream(items).unwrap_or_else(|| panic!("{tail} cannot be read: {value:?}")),

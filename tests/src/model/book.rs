@@ -1,17 +1,29 @@
 //! Which gates a task needs, by the book's own words, not by the compiled form that the scripts read.
 
-use tidemill_common::book::{Book, Limit, Match, Rate};
+use std::collections::BTreeMap;
+
+use tidemill_common::book::{Book, Limit, Match, Part, Rate, Slots, Window};
+use tidemill_common::name::TierName;
 use tidemill_common::task::NewTask;
 
 use super::rng::Rng;
 
 /// What a gate asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// At most so many at once.
     Slots(u64),
-    /// At most so many units in any trailing window, in µs.
-    Rate { limit: u64, window_us: u64 },
+    /// At most so many units in each of these trailing windows, in µs; and no faster than pacing lets them.
+    Rate(Paced),
+}
+
+/// A rate, in µs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Paced {
+    /// Limit and window, the shortest first.
+    pub windows: Vec<(u64, u64)>,
+    /// Of the shortest window.
+    pub burst: Option<u64>,
 }
 
 /// One gate that a task must pass.
@@ -19,79 +31,118 @@ pub enum Kind {
 pub struct Rule {
     pub gate: String,
     pub kind: Kind,
+    /// Which rule of the book it is, in whatever edition.
+    pub of: String,
 }
 
 impl Rule {
     /// The units that a task takes of it.
     pub fn units(&self, task: &NewTask) -> u64 {
         match self.kind {
-            Kind::Slots(_) => 1,
-            Kind::Rate { .. } => u64::from(task.cost.max(1)),
+            Kind::Slots(_) => u64::from(task.weight),
+            Kind::Rate(_) => u64::from(task.cost.max(1)),
+        }
+    }
+
+    /// More than it will ever let through.
+    pub fn is_beyond(&self, task: &NewTask) -> bool {
+        let units = self.units(task);
+        match &self.kind {
+            Kind::Slots(cap) => units > *cap,
+            Kind::Rate(rate) => rate.windows.iter().any(|(limit, _)| units > *limit),
         }
     }
 }
 
-/// Mask and field of a match, as `B:book` names them.
-fn named(m: &Match) -> (String, String) {
-    let mut mask = String::new();
-    let mut values = Vec::new();
-    if let Some(queue) = &m.queue {
-        mask.push('q');
-        values.push(queue.as_str());
-    }
-    if let Some(agent) = &m.agent {
-        mask.push('a');
-        values.push(agent.as_str());
-    }
-    if let Some(tenant) = &m.tenant {
-        mask.push('t');
-        values.push(tenant);
-    }
-    let field = format!("{}/{}", if mask.is_empty() { "*" } else { &mask }, values.join("/"));
-    (mask, field)
+/// The tier that counts for a tenant.
+fn tier(book: &Book, tenant: &str) -> String {
+    book.tenants.get(tenant).or(book.tiers.first()).map(ToString::to_string).unwrap_or_default()
 }
 
-fn matches(m: &Match, task: &NewTask) -> bool {
+/// The letters of a match, and of what a rule counts apart.
+fn letters(limit: &Limit) -> (String, String) {
+    let m = &limit.matches;
+    let asked =
+        [("q", m.queue.is_some()), ("a", m.agent.is_some()), ("r", m.tier.is_some()), ("t", m.tenant.is_some())];
+    let mask: String = asked.into_iter().filter(|(_, on)| *on).map(|(letter, _)| letter).collect();
+    let per = |part, letter: &'static str| limit.per.contains(&part).then_some(letter);
+    let per = [per(Part::Queue, "q"), per(Part::Agent, "a"), per(Part::Tier, "r"), per(Part::Tenant, "t")];
+    (mask, per.into_iter().flatten().collect())
+}
+
+/// What a rule's gates are named by, but for the values: the fixed order is by this.
+fn prefix(limit: &Limit, letter: char) -> String {
+    let (mask, per) = letters(limit);
+    let per = if per.is_empty() { per } else { format!("+{per}") };
+    format!("{letter}/{}{per}/", if mask.is_empty() { "*" } else { &mask })
+}
+
+/// The gate of a rule for a task: each part that is matched or counted apart, the tier only where the tenant is not.
+fn gate(limit: &Limit, letter: char, book: &Book, task: &NewTask) -> String {
+    let (mask, per) = letters(limit);
+    let parts = mask + &per;
+    let tier = tier(book, &task.tenant);
+    let values = [("q", task.queue.as_str()), ("a", task.agent.as_str()), ("r", &tier), ("t", &task.tenant)];
+    let named = values.into_iter().filter(|(l, _)| parts.contains(l) && !(*l == "r" && parts.contains('t')));
+    prefix(limit, letter) + &named.map(|(_, value)| value).collect::<Vec<_>>().join("/")
+}
+
+fn matches(m: &Match, book: &Book, task: &NewTask) -> bool {
     m.queue.as_ref().is_none_or(|q| *q == task.queue)
         && m.agent.as_ref().is_none_or(|a| *a == task.agent)
+        && m.tier.as_ref().is_none_or(|r| r.as_str() == tier(book, &task.tenant))
         && m.tenant.as_ref().is_none_or(|t| *t == task.tenant)
 }
 
-fn kind_of(limit: &Limit, slots: bool) -> Option<Kind> {
-    if slots {
-        limit.slots.map(Kind::Slots)
-    } else {
-        limit.rate.map(|r| Kind::Rate { limit: r.limit, window_us: r.window_ms * 1000 })
+fn paced(rate: &Rate) -> Paced {
+    Paced { windows: rate.windows.iter().map(|w| (w.limit, w.ms * 1000)).collect(), burst: rate.burst }
+}
+
+fn kind_of(limit: &Limit, letter: char, book: &Book, task: &NewTask) -> Option<Kind> {
+    if letter == 'r' {
+        return limit.rate.as_ref().map(|r| Kind::Rate(paced(r)));
     }
+    Some(Kind::Slots(match limit.slots.as_ref()? {
+        Slots::Count(n) => *n,
+        Slots::ByTier(by_tier) => {
+            let own = tier(book, &task.tenant);
+            let lowest = book.tiers.iter().find(|t| by_tier.contains_key(*t)).expect("a tier is named");
+            *by_tier.iter().find(|(t, _)| t.as_str() == own).map_or(&by_tier[lowest], |(_, n)| n)
+        }
+    }))
 }
 
 /// The gates of a task in their fixed order: slots before rates, then by name.
 pub fn rules_of(book: &Book, task: &NewTask) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for slots in [true, false] {
-        let letter = if slots { 's' } else { 'r' };
-        let mut own: Vec<(String, String, Kind)> = Vec::new();
-        let mut global: Vec<Rule> = Vec::new();
-        for limit in book.limits.iter().filter(|l| matches(&l.matches, task)) {
-            let Some(kind) = kind_of(limit, slots) else { continue };
-            let (mask, field) = named(&limit.matches);
-            let gate = format!("{letter}/{field}");
-            if mask.is_empty() { global.push(Rule { gate, kind }) } else { own.push((mask, gate, kind)) }
+    for letter in ['s', 'r'] {
+        let mut own: Vec<(String, String, Rule)> = Vec::new();
+        let mut of_kind: Vec<(String, Rule)> = Vec::new();
+        for limit in book.limits.iter().filter(|l| matches(&l.matches, book, task)) {
+            let Some(kind) = kind_of(limit, letter, book, task) else { continue };
+            let (mask, _) = letters(limit);
+            let rule = Rule { gate: gate(limit, letter, book, task), kind, of: named(limit, letter) };
+            let prefix = prefix(limit, letter);
+            if mask.is_empty() { of_kind.push((prefix, rule)) } else { own.push((mask, prefix, rule)) }
         }
         // More parts are more specific; the fixed order of masks decides between as many.
         own.sort_by_key(|(mask, ..)| (std::cmp::Reverse(mask.len()), mask.clone()));
-        let mut of_kind: Vec<Rule> = own.into_iter().take(1).map(|(_, gate, kind)| Rule { gate, kind }).collect();
-        of_kind.extend(global);
-        of_kind.sort_by(|x, y| x.gate.as_bytes().cmp(y.gate.as_bytes()));
-        rules.extend(of_kind);
+        of_kind.extend(own.into_iter().take(1).map(|(_, prefix, rule)| (prefix, rule)));
+        of_kind.sort_by(|x, y| x.0.as_bytes().cmp(y.0.as_bytes()));
+        rules.extend(of_kind.into_iter().map(|(_, rule)| rule));
     }
     rules
 }
 
-/// The rate gates of a book and their windows, µs.
-pub fn rate_windows(book: &Book) -> std::collections::BTreeMap<String, u64> {
-    let window = |l: &Limit| Some((format!("r/{}", named(&l.matches).1), l.rate?.window_ms * 1000));
-    book.limits.iter().filter_map(window).collect()
+/// A rule's name over all editions of the book.
+fn named(limit: &Limit, letter: char) -> String {
+    format!("{}{:?}", prefix(limit, letter), limit.matches)
+}
+
+/// The rates of a book, by the names of their rules.
+pub fn rates(book: &Book) -> BTreeMap<String, Paced> {
+    let of = |l: &Limit| Some((named(l, 'r'), paced(l.rate.as_ref()?)));
+    book.limits.iter().filter_map(of).collect()
 }
 
 /// How a history's books look.
@@ -114,29 +165,80 @@ pub fn random(rng: &mut Rng, revision: u64, style: Style) -> Book {
         Match { agent: Some("b".parse().expect("a name")), ..Match::default() },
         Match { queue: name("slow"), ..Match::default() },
         Match { tenant: Some("t/1 :x".into()), ..Match::default() },
-        Match { agent: Some("a".parse().expect("a name")), tenant: Some("t2".into()), queue: None },
-        Match { queue: name("default"), agent: Some("b".parse().expect("a name")), tenant: None },
+        Match { agent: Some("a".parse().expect("a name")), tenant: Some("t2".into()), ..Match::default() },
+        Match { queue: name("default"), agent: Some("b".parse().expect("a name")), ..Match::default() },
+        Match { tier: Some("pro".parse().expect("a name")), ..Match::default() },
     ];
+    let tiers: Vec<TierName> = ["free", "pro"].map(|t| t.parse().expect("a name")).into();
+    let tenants = ["t/1 :x", "t2"].into_iter().filter(|_| rng.percent(50)).collect::<Vec<_>>();
+    let tenants = tenants.into_iter().map(|t| (t.to_owned(), tiers[rng.index(2)].clone())).collect();
     let mut limits = Vec::new();
     for matches in places {
-        let slots = rng.percent(style.rules).then(|| rng.within(1, style.slots));
-        let rate = rng
-            .percent(style.rules / 2)
-            .then(|| Rate { limit: rng.within(1, style.limit), window_ms: [10, 50, 300, 1_000, 7_000][rng.index(5)] });
+        let mut per: Vec<Part> =
+            [Part::Tenant, Part::Queue, Part::Tier].into_iter().filter(|_| rng.percent(7)).collect();
+        per.retain(|part| matches.part(*part).is_none());
+        let by_tenant = per.contains(&Part::Tenant) || matches.tenant.is_some();
+        let slots = rng.percent(style.rules).then(|| {
+            if by_tenant && rng.percent(50) {
+                Slots::ByTier(tiers.iter().map(|t| (t.clone(), rng.within(1, style.slots))).collect())
+            } else {
+                Slots::Count(rng.within(1, style.slots))
+            }
+        });
+        let rate = rng.percent(style.rules / 2).then(|| random_rate(rng, style));
         if slots.is_some() || rate.is_some() {
-            limits.push(Limit { matches, slots, rate });
+            limits.push(Limit { matches, per, slots, rate });
         }
     }
-    Book { revision, limits }
+    Book { revision, tiers, tenants, limits }
+}
+
+/// The same windows with other limits, or other windows.
+fn other_limits(rng: &mut Rng, rate: &Rate, style: Style) -> Rate {
+    if rng.percent(30) {
+        return random_rate(rng, style);
+    }
+    let mut next = Rate { burst: None, ..rate.clone() };
+    let mut least = 1;
+    for window in &mut next.windows {
+        window.limit = rng.within(1, style.limit).max(least);
+        least = window.limit;
+    }
+    next
+}
+
+fn random_rate(rng: &mut Rng, style: Style) -> Rate {
+    let lengths = [10, 50, 300, 1_000, 7_000];
+    let mut windows: Vec<Window> = Vec::new();
+    for _ in 0..[1, 1, 2, 3][rng.index(4)] {
+        let ms = lengths[rng.index(5)];
+        if windows.iter().all(|w| w.ms != ms) {
+            windows.push(Window { ms, limit: rng.within(1, style.limit) });
+        }
+    }
+    windows.sort_unstable();
+    for i in 1..windows.len() {
+        windows[i].limit = windows[i].limit.max(windows[i - 1].limit);
+    }
+    let burst = rng.percent(25).then(|| rng.within(1, windows[0].limit));
+    Rate { windows, burst }
 }
 
 /// The same rules with other numbers: what an operator does who turns a knob.
 pub fn tweaked(rng: &mut Rng, book: &Book, style: Style) -> Book {
     let mut next = Book { revision: book.revision + 1, ..book.clone() };
+    if let (true, Some(tier)) = (rng.percent(30), rng.pick(&next.tiers).cloned()) {
+        next.tenants.insert("t2".to_owned(), tier);
+    }
     for limit in &mut next.limits {
         if rng.percent(60) {
-            limit.slots = limit.slots.map(|_| rng.within(1, style.slots));
-            limit.rate = limit.rate.map(|r| Rate { limit: rng.within(1, style.limit), ..r });
+            for n in limit.slots.iter_mut().flat_map(|slots| match slots {
+                Slots::Count(n) => vec![n],
+                Slots::ByTier(by_tier) => by_tier.values_mut().collect(),
+            }) {
+                *n = rng.within(1, style.slots);
+            }
+            limit.rate = limit.rate.as_ref().map(|rate| other_limits(rng, rate, style));
         }
     }
     next

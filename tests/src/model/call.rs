@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidemill_common::book::Book;
 use tidemill_common::name::{AgentName, Fence, TaskId, WorkerId};
 use tidemill_common::store::{
-    Accepted, Altered, Applied, Cancelled, Change, Claim, Claimed, Counts, DeadDone, DeadVerb, Error, Lease, Offer,
-    OwnedDelivery, Pausable, Renewed, Settle, SettleItem, Settled, Status, Store, Swept,
+    Accepted, Altered, Applied, BookEdit, Cancelled, Change, Claim, Claimed, Counts, DeadDone, DeadVerb, Error, Lease,
+    Offer, OwnedDelivery, Pausable, Renewed, Settle, SettleItem, Settled, Status, Store, Swept,
 };
 use tidemill_common::task::{Mode, NewTask};
 
@@ -138,7 +138,7 @@ impl Call {
             }
             Self::Resume { what } => Answer::Paused(store.resume(what).await?),
             Self::Dead { tasks } => Answer::DeadDone(store.dead(tasks).await?),
-            Self::Book { book } => Answer::Applied(store.apply_book(&book.compile()).await?),
+            Self::Book { book } => Answer::Applied(store.apply_book(&book.compile(), BookEdit::default()).await?),
             Self::Status { id, wake } => Answer::Status(Box::new(store.status(id, wake.as_deref()).await?)),
             Self::Progress { items } => Answer::Progress(store.progress(items).await?),
             Self::Counts => Answer::Counted(Box::new(store.counts().await?)),

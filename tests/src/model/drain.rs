@@ -8,6 +8,7 @@ use tidemill_common::store::{Offer, SettleItem, Verb};
 use super::call::{Answer, Call};
 use super::reference::{DEAD_MS, Known};
 use super::rng::Rng;
+use super::snapshot::KEPT_FOR_PEOPLE;
 use super::steps::Play;
 use super::tasks::AGENTS;
 use super::{Verdict, Violation, ensure};
@@ -20,7 +21,7 @@ impl Play<'_> {
     pub fn drain(&mut self, rng: &mut Rng) -> Verdict {
         self.w.note(|| "drain".into());
         if !self.w.style.keep_book {
-            let book = Book { revision: self.w.r.book.revision + 1, limits: Vec::new() };
+            let book = Book { revision: self.w.r.book.revision + 1, ..Book::default() };
             self.w.call(&Call::Book { book })?;
         }
         self.resume_all()?;
@@ -54,7 +55,8 @@ impl Play<'_> {
         for _ in 0..200 {
             self.claim_and_end(able, false)?;
             let s = self.w.snapshot()?;
-            let unread = s.streams.iter().any(|(tail, st)| tail != "log" && !st.entries.is_empty());
+            let unread =
+                s.streams.iter().any(|(tail, st)| !KEPT_FOR_PEOPLE.contains(&tail.as_str()) && !st.entries.is_empty());
             if !unread && !s.keys.keys().any(|tail| tail.starts_with("live:")) {
                 return Ok(());
             }
@@ -203,7 +205,7 @@ impl Play<'_> {
                 key.ttl
             );
             let entries = s.streams.get(tail).map_or(0, |st| st.entries.len());
-            ensure!(tail == "log" || entries == 0, "{tail} has {entries} entries left");
+            ensure!(KEPT_FOR_PEOPLE.contains(&tail.as_str()) || entries == 0, "{tail} has {entries} entries left");
         }
         Ok(())
     }

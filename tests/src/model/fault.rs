@@ -26,6 +26,7 @@ const SINGLE: &[&str] = &[
     "op",
     "bell",
     "log",
+    "books",
     "qs",
     "n",
     "book",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::book::Kind;
+use super::book::{Kind, Paced, Rule};
 
 /// One admission through a rate.
 #[derive(Debug, Clone, Copy)]
@@ -14,22 +14,48 @@ struct Admission {
     units: u64,
 }
 
-/// What a rate gate has let through.
+/// What has gone through one window of a rate gate.
 #[derive(Debug, Default)]
 struct Passed {
     log: Vec<Admission>,
-    /// Real time from which on admissions count: a longer window cannot look back beyond its edit.
+    /// Real time from which on admissions count: a window cannot look back beyond the edit that added it.
     since: u64,
-    window: u64,
-    /// The longest bucket that its state may have been in, µs: how late it may be.
-    coarse: u64,
+    /// The rule that it last belonged to.
+    of: String,
+    /// Where in the log pacing begins: after the last edit, and the last time that the clock went back.
+    paced_from: usize,
 }
 
 /// All gates that were ever used.
 #[derive(Debug, Default)]
 pub struct Gates {
     slots: BTreeMap<String, u64>,
-    rates: BTreeMap<String, Passed>,
+    /// By gate and window, µs.
+    rates: BTreeMap<(String, u64), Passed>,
+    /// When the book was last edited, in real time.
+    edited: u64,
+}
+
+impl Passed {
+    /// Units that went through in the trailing window.
+    fn in_window(&self, window: u64, real: u64) -> u64 {
+        let counts = |a: &&Admission| a.real + window > real && a.real >= self.since;
+        self.log.iter().filter(counts).map(|a| a.units).sum()
+    }
+
+    /// Whether so many more, now, keep the pace: over any stretch no more than a burst, or the last of them if it is larger, and
+    /// what the limit lets through in that time.
+    fn keeps_pace(&mut self, burst: u64, limit: u64, window: u64, units: u64, now: u64) -> bool {
+        if self.log.last().is_some_and(|last| last.clock > now) {
+            self.paced_from = self.log.len();
+        }
+        let mut sum = u128::from(units);
+        self.log[self.paced_from.min(self.log.len())..].iter().rev().all(|a| {
+            sum += u128::from(a.units);
+            let allowed = u128::from(now - a.clock + 1) * u128::from(limit);
+            sum.saturating_sub(u128::from(burst.max(units))) * u128::from(window) <= allowed
+        })
+    }
 }
 
 impl Gates {
@@ -45,75 +71,87 @@ impl Gates {
         }
     }
 
-    /// An edit of the book: from when on a longer window counts.
-    pub fn edited(&mut self, real: u64, windows: impl Fn(&str) -> Option<u64>) {
-        for (gate, passed) in &mut self.rates {
-            if let Some(window) = windows(gate) {
-                if window > passed.window {
-                    passed.since = real;
-                }
-                passed.window = window;
+    /// An edit of the book: a window that it adds counts from now on.
+    pub fn edited(&mut self, real: u64, before: &BTreeMap<String, Paced>, after: &BTreeMap<String, Paced>) {
+        let has = |rates: &BTreeMap<String, Paced>, of: &str, window: u64| {
+            rates.get(of).is_some_and(|rate| rate.windows.iter().any(|w| w.1 == window))
+        };
+        self.edited = real;
+        for ((_, window), passed) in &mut self.rates {
+            passed.paced_from = passed.log.len();
+            if has(after, &passed.of, *window) && !has(before, &passed.of, *window) {
+                passed.since = real;
             }
         }
     }
 
-    /// Units that went through in the trailing window.
-    fn in_window(&self, gate: &str, window: u64, real: u64) -> u64 {
-        let Some(passed) = self.rates.get(gate) else { return 0 };
-        let counts = |a: &&Admission| a.real + window > real && a.real >= passed.since;
-        passed.log.iter().filter(counts).map(|a| a.units).sum()
-    }
-
     /// Takes a gate for a task; the reason if that breaks its promise.
-    pub fn take(&mut self, gate: &str, kind: Kind, units: u64, now: u64, real: u64) -> Result<(), String> {
-        match kind {
+    pub fn take(&mut self, rule: &Rule, units: u64, now: u64, real: u64) -> Result<(), String> {
+        let gate = &rule.gate;
+        match &rule.kind {
             Kind::Slots(cap) => {
                 let used = self.slots.entry(gate.to_owned()).or_default();
-                if *used + units > cap {
-                    return Err(format!("{gate}: {used} of {cap} slots were in use"));
+                if *used + units > *cap {
+                    return Err(format!("{gate}: {used} of {cap} slots were in use, and {units} more are"));
                 }
                 *used += units;
             }
-            Kind::Rate { limit, window_us } => {
-                let before = self.in_window(gate, window_us, real);
-                if before + units > limit {
-                    return Err(format!(
-                        "{gate}: {before} of {limit} units had passed in the window of {window_us} µs, and {units} more did"
-                    ));
+            Kind::Rate(rate) => {
+                for (i, (limit, window)) in rate.windows.iter().enumerate() {
+                    let passed = self.rates.entry((gate.clone(), *window)).or_default();
+                    if passed.of != rule.of {
+                        // A tenant has changed its tier: the window of the new one counts from that edit.
+                        (passed.since, passed.of, passed.paced_from) = (self.edited, rule.of.clone(), passed.log.len());
+                    }
+                    let before = passed.in_window(*window, real);
+                    if before + units > *limit {
+                        return Err(format!(
+                            "{gate}: {before} of {limit} units had passed in the window of {window} µs, and {units} more did"
+                        ));
+                    }
+                    if let Some(burst) = rate.burst.filter(|_| i == 0)
+                        && !passed.keeps_pace(burst, *limit, *window, units, now)
+                    {
+                        return Err(format!(
+                            "{gate}: {units} units passed faster than {limit} a {window} µs after a burst of {burst}"
+                        ));
+                    }
+                    passed.log.push(Admission { real, clock: now, units });
                 }
-                let passed = self.rates.entry(gate.to_owned()).or_default();
-                passed.window = window_us;
-                passed.coarse = passed.coarse.max(window_us / 60);
-                passed.log.push(Admission { real, clock: now, units });
             }
         }
         Ok(())
     }
 
     /// By when so many units fit through a rate at the latest, by the server's clock, if nothing else passes; µs.
-    pub fn fits_at(&self, gate: &str, limit: u64, window: u64, units: u64, now: u64) -> u64 {
-        let Some(passed) = self.rates.get(gate) else { return now };
-        // The newest first: the admission with which the window would be too full must be a window old.
-        let mut room = limit.saturating_sub(units);
-        for a in passed.log.iter().rev() {
-            if a.units > room {
-                return (a.clock + window).max(now);
+    pub fn fits_at(&self, gate: &str, rate: &Paced, units: u64, now: u64) -> u64 {
+        let of_window = |(limit, window): &(u64, u64)| {
+            let Some(passed) = self.rates.get(&(gate.to_owned(), *window)) else { return now };
+            // The newest first: the admission with which the window would be too full must be a window old.
+            let mut room = limit.saturating_sub(units);
+            for a in passed.log.iter().rev() {
+                if a.units > room {
+                    return (a.clock + window).max(now);
+                }
+                room -= a.units;
             }
-            room -= a.units;
-        }
-        now
+            now
+        };
+        // What pacing spreads, it spreads over its window.
+        let paced = rate.burst.and(rate.windows.first()).map_or(now, |(_, window)| now + window);
+        rate.windows.iter().map(of_window).max().unwrap_or(now).max(paced)
     }
 
-    /// How much later than exact a rate's mark may be, µs.
-    pub fn coarse(&self, gate: &str, window: u64) -> u64 {
-        self.rates.get(gate).map_or(0, |p| p.coarse).max(window / 60) + 2_000
-    }
-
-    /// Nothing runs any more; and of one gate nothing is remembered.
-    pub fn forget(&mut self, gate: Option<&str>) {
+    /// Nothing runs any more; and of one state nothing is remembered.
+    pub fn forget(&mut self, state: Option<&str>) {
         self.slots.clear();
-        if let Some(gate) = gate {
-            self.rates.remove(gate);
+        if let Some(state) = state {
+            self.rates.retain(|(gate, window), _| format!("{gate}#{}", window / 1000) != state);
         }
     }
+}
+
+/// How much later than exact a rate's mark may be, µs: a bucket.
+pub fn coarse(rate: &Paced) -> u64 {
+    rate.windows.iter().map(|w| w.1 / 60).max().unwrap_or(0) + 2_000
 }

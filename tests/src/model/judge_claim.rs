@@ -165,7 +165,7 @@ fn start(r: &mut Reference, asked: &Asked<'_>, id: &str, fence: u64) -> Verdict 
     for rule in rules {
         let units = rule.units(&task.new);
         r.gates
-            .take(&rule.gate, rule.kind, units, now, real)
+            .take(&rule, units, now, real)
             .map_err(|why| Violation(format!("{id} was admitted above a limit: {why}")))?;
         taken.push((rule.gate, units));
     }

@@ -74,13 +74,13 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "slots: one more than the cap",
-        edits: &[edit("if g.used >= rule.cap then", "if g.used > rule.cap then")],
+        edits: &[edit("if g.used + units > need.cap then", "if g.used >= need.cap then")],
     },
     Mutant {
         name: "rate, ring: one more than the limit",
         edits: &[
             edit("(r.cursor - r.limit + units - 1)", "(r.cursor - r.limit + units - 2)"),
-            edit("size = limit }", "size = limit + 1 }"),
+            edit("size = limit, spread = 0 }", "size = limit + 1, spread = 0 }"),
         ],
     },
     Mutant {

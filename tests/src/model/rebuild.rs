@@ -13,7 +13,7 @@ use super::steps::Play;
 use super::wire::{At, Envelope};
 
 /// Keys that say what no other key says.
-const KEPT: &[&str] = &["j:", "b:", "k:", "r:", "book", "qs", "meta", "log", "dead", "n", "at"];
+const KEPT: &[&str] = &["j:", "b:", "k:", "r:", "book", "books", "tier", "qs", "meta", "log", "dead", "n", "at"];
 
 impl Play<'_> {
     /// Makes places, marks and counters anew; nobody runs anything, and there are no workers.
@@ -21,7 +21,7 @@ impl Play<'_> {
         self.w.note(|| "rebuild".into());
         for tail in s.keys.keys().filter(|t| !KEPT.iter().any(|k| t == k || (k.ends_with(':') && t.starts_with(k)))) {
             // What has passed a rate stays on record, so that its promise holds.
-            if s.keys[tail].of_type != "string" || !tail.starts_with("g:") {
+            if !tail.starts_with("g:r/") {
                 self.w.raw(&["DEL"], tail, &[])?;
             }
         }

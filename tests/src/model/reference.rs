@@ -8,7 +8,7 @@ use tidemill_common::envelope;
 use tidemill_common::store::Accepted;
 use tidemill_common::task::{Mode, NewTask, Priority};
 
-use super::book::{Kind, Rule, rate_windows, rules_of};
+use super::book::{Rule, rates, rules_of};
 use super::fleet::Fleet;
 use super::gates::Gates;
 
@@ -253,17 +253,15 @@ impl Reference {
         self.pauses.keys().find(|what| all.contains(what))
     }
 
-    /// A rate of the book in force that this task can never pass.
+    /// A gate of the book in force that this task can never pass.
     pub fn never_fits(&self, task: &NewTask) -> Option<String> {
-        let too_much = |r: &Rule| matches!(r.kind, Kind::Rate { limit, .. } if r.units(task) > limit);
-        self.rules(task).into_iter().find(too_much).map(|r| r.gate)
+        self.rules(task).into_iter().find(|r| r.is_beyond(task)).map(|r| r.gate)
     }
 
     /// Another book is in force.
     pub fn set_book(&mut self, book: Book) {
-        self.book = book;
-        let rates: BTreeMap<String, u64> = rate_windows(&self.book);
-        self.gates.edited(self.real, |gate| rates.get(gate).copied());
+        let before = rates(&std::mem::replace(&mut self.book, book));
+        self.gates.edited(self.real, &before, &rates(&self.book));
         self.unrefreshed = true;
     }
 
@@ -324,6 +322,10 @@ impl Reference {
         if self.is_known(id) {
             return Accepted::Duplicate(task.id.clone());
         }
+        let never = self.never_fits(task).map(|gate| Accepted::NeverFits { gate });
+        if let Some(never) = never.clone().filter(|_| task.mode != Mode::Reject) {
+            return never;
+        }
         if task.mode != Mode::Reject
             && let Some(answer) = self.replace(task)
         {
@@ -338,6 +340,9 @@ impl Reference {
             } else {
                 Accepted::Conflict(other)
             };
+        }
+        if let Some(never) = never {
+            return never;
         }
         let now = self.now_ms();
         let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).expect("short");

@@ -6,7 +6,7 @@ use tidemill_common::keys::{Base, KeyKind, Lifetime, kind_of};
 use tidemill_embedded::{Connection, Reply};
 
 use super::Violation;
-use super::wire::{self, At, Envelope, Outcome, Row};
+use super::wire::{self, At, Envelope, Outcome, Row, Slots};
 
 /// Reads, and only reads: every key with its type, its TTL and its content.
 const DUMP: &str = r"
@@ -29,6 +29,9 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
 end
 return out";
 
+/// Streams without a group: nobody takes tasks from them.
+pub const KEPT_FOR_PEOPLE: [&str; 2] = ["log", "books"];
+
 /// A stream and its group.
 #[derive(Debug, Clone, Default)]
 pub struct Stream {
@@ -45,13 +48,6 @@ pub struct Key {
     pub kind: &'static KeyKind,
     pub of_type: String,
     pub ttl: i64,
-}
-
-/// The state of a slot gate.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Slots {
-    pub used: u64,
-    pub reserved: Option<(i64, String)>,
 }
 
 /// Everything.
@@ -127,6 +123,8 @@ impl Snapshot {
                     self.outcomes.insert(id.into(), (wire::outcome(&bytes).ok_or_else(|| bad("outcome"))?, ttl));
                 } else if let Some(id) = tail.strip_prefix("j:") {
                     self.envelopes.insert(id.into(), (wire::envelope(&bytes).ok_or_else(|| bad("envelope"))?, bytes));
+                } else if let Some(gate) = tail.strip_prefix("g:").filter(|gate| gate.starts_with("s/")) {
+                    self.slots.insert(gate.to_owned(), wire::slots(&bytes).ok_or_else(|| bad("slots"))?);
                 } else {
                     self.strings.insert(tail.into(), bytes);
                 }
@@ -165,12 +163,6 @@ impl Snapshot {
                     self.at.insert(id.clone(), wire::at(bytes).ok_or(format!("history of {id}"))?);
                 }
             }
-            _ if tail.starts_with("g:") => {
-                let field = |name: &str| String::from_utf8_lossy(fields.get(name).map_or(&[][..], |v| v)).into_owned();
-                let reserved = Some(field("ri")).filter(|id| !id.is_empty()).map(|id| (score(&field("rp")), id));
-                let used = field("u").parse().map_err(|_| "units in use")?;
-                self.slots.insert(tail[2..].to_owned(), Slots { used, reserved });
-            }
             _ => {}
         }
         self.hashes.insert(tail.into(), fields);
@@ -190,15 +182,12 @@ impl Snapshot {
         lines.extend(self.slots.iter().map(|(gate, v)| format!("g:{gate}: {v:?}")));
         lines.extend(self.rows.iter().map(|(id, v)| format!("run {id}: {v:?}")));
         lines.extend(self.at.iter().map(|(id, v)| format!("at {id}: {v:?}")));
-        let plain = self
-            .hashes
-            .iter()
-            .filter(|(tail, _)| !["run", "at", "op"].contains(&tail.as_str()) && !tail.starts_with("g:"));
+        let plain = self.hashes.iter().filter(|(tail, _)| !["run", "at", "op"].contains(&tail.as_str()));
         for (tail, fields) in plain {
             let all: Vec<String> = fields.iter().map(|(f, v)| format!("{f}={}", String::from_utf8_lossy(v))).collect();
             lines.push(format!("{tail}: {}", all.join(" ")));
         }
-        for (tail, stream) in self.streams.iter().filter(|(tail, _)| *tail != "log") {
+        for (tail, stream) in self.streams.iter().filter(|(tail, _)| !KEPT_FOR_PEOPLE.contains(&tail.as_str())) {
             let entries: Vec<String> = stream
                 .entries
                 .iter()

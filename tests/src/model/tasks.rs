@@ -32,6 +32,7 @@ fn fresh(rng: &mut Rng, style: &Style, next_id: &mut u64) -> NewTask {
     task.priority = Priority::ALL[rng.index(4)];
     task.max_attempts = [3, 3, 2, 1][rng.index(4)];
     task.cost = [1, 1, 1, 0, 2, 3, 40][rng.index(7)];
+    task.weight = [1, 1, 1, 1, 1, 1, 2, 3][rng.index(8)];
     if rng.percent(style.delayed) {
         task.delay = ms([1, 20, 400, 1_500, 6_000][rng.index(5)]);
     }

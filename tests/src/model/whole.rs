@@ -6,7 +6,7 @@ use tidemill_common::keys::Lifetime;
 use tidemill_common::state::State;
 
 use super::reference::{Known, Life, Reference};
-use super::snapshot::{Snapshot, entry_id};
+use super::snapshot::{KEPT_FOR_PEOPLE, Snapshot, entry_id};
 use super::wire::{MARK_CANCEL, MARK_HISTORY, MARK_LONE, MARK_TAKEN};
 use super::{Verdict, Violation, ensure, whole_gates, whole_rest};
 
@@ -32,8 +32,7 @@ fn lifetimes(s: &Snapshot) -> Verdict {
             key.of_type
         );
         let is_outcome = tail.strip_prefix("j:").is_some_and(|id| !s.envelopes.contains_key(id));
-        let by_type =
-            if is_outcome || (*pattern == "g:<gate>" && key.of_type == "string") { Lifetime::Ttl } else { *lifetime };
+        let by_type = if is_outcome { Lifetime::Ttl } else { *lifetime };
         let may_have_ttl = *pattern == "k:<tenant, key>";
         match by_type {
             Lifetime::Ttl => ensure!(key.ttl > 0, "{tail}: has no TTL, and keys.rs says that it has"),
@@ -55,7 +54,7 @@ fn named(value: &[u8], s: &Snapshot) -> Option<String> {
 pub fn found(s: &Snapshot) -> BTreeMap<String, Vec<(State, String)>> {
     let mut found: BTreeMap<String, Vec<(State, String)>> = BTreeMap::new();
     let mut add = |id: &str, state: State, at: String| found.entry(id.to_owned()).or_default().push((state, at));
-    for (tail, stream) in s.streams.iter().filter(|(tail, _)| *tail != "log") {
+    for (tail, stream) in s.streams.iter().filter(|(tail, _)| !KEPT_FOR_PEOPLE.contains(&tail.as_str())) {
         for (entry, value) in stream.entries.iter().filter(|(e, _)| **e > stream.last) {
             if let Some(id) = named(value, s) {
                 add(&id, State::Queued, format!("{tail} {entry:?}"));
@@ -117,7 +116,7 @@ fn places(r: &Reference, s: &Snapshot) -> Result<Places, Violation> {
 /// Run rows and pending entries are the same, and as they were handed over.
 fn rows(r: &Reference, s: &Snapshot) -> Verdict {
     let mut pending = BTreeSet::new();
-    for (tail, stream) in s.streams.iter().filter(|(tail, _)| *tail != "log") {
+    for (tail, stream) in s.streams.iter().filter(|(tail, _)| !KEPT_FOR_PEOPLE.contains(&tail.as_str())) {
         for (entry, worker) in &stream.pending {
             ensure!(stream.entries.contains_key(entry), "{tail} {entry:?} is pending for {worker} and deleted");
             pending.insert((tail.clone(), *entry, worker.clone()));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::Kind;
+use super::gates::coarse;
 use super::reference::Reference;
 use super::snapshot::Snapshot;
 use super::{Verdict, Violation, ensure};
@@ -114,11 +115,10 @@ fn marked(r: &Reference, s: &Snapshot, gate: &str, members: &[(i64, String)]) ->
         ensure!(in_time, "{gate}: paused until {until}, and it is marked for {due:?}");
         return Ok(());
     }
-    let by = match rule.map(|rule| (rule.kind, rule.units(&task.new))) {
-        Some((Kind::Slots(cap), _)) if state.used >= cap => return Ok(()),
-        Some((Kind::Rate { limit, window_us }, units)) if units <= limit => {
-            let fits = r.gates.fits_at(gate, limit, window_us, units, r.now);
-            if fits > r.now { fits + r.gates.coarse(gate, window_us) } else { r.now + r.gates.coarse(gate, window_us) }
+    let by = match rule.map(|rule| (rule.units(&task.new), rule.kind)).map(|(units, kind)| (kind, units)) {
+        Some((Kind::Slots(cap), units)) if state.used + units > cap && units <= cap => return Ok(()),
+        Some((Kind::Rate(rate), units)) if rate.windows.iter().all(|w| units <= w.0) => {
+            r.gates.fits_at(gate, &rate, units, r.now).max(r.now) + coarse(&rate)
         }
         _ => r.now,
     };

@@ -87,11 +87,29 @@ pub fn row(bytes: &[u8]) -> Option<Row> {
         taken: Vec::new(),
     };
     while !f.0.is_empty() {
-        let units = f.uint(2)?;
+        let units = f.whole()?;
         let len = usize::try_from(f.uint(2)?).ok()?;
         row.taken.push((String::from_utf8(f.take(len)?.to_vec()).ok()?, units));
     }
     Some(row)
+}
+
+/// The state of a slot gate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slots {
+    pub used: u64,
+    pub reserved: Option<(i64, String)>,
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "places are whole numbers below 2^53")]
+pub fn slots(bytes: &[u8]) -> Option<Slots> {
+    let mut f = Fields(bytes);
+    let used = f.whole()?;
+    if f.0.is_empty() {
+        return Some(Slots { used, reserved: None });
+    }
+    let place = f64::from_be_bytes(f.take(8)?.try_into().ok()?) as i64;
+    Some(Slots { used, reserved: Some((place, String::from_utf8(f.0.to_vec()).ok()?)) })
 }
 
 /// A field of `B:at`.

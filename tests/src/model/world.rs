@@ -32,8 +32,8 @@ const PAGE: usize = 100;
 pub const TINY: &[Edit] = &[
     Edit { from: "local MOVES_MAX, RESERVED = 32,", to: "local MOVES_MAX, RESERVED = 2," },
     Edit {
-        from: "local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 32",
-        to: "local RING_MAX, BUCKETS, RATE_HEAD = 4, 61, 32",
+        from: "local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 40",
+        to: "local RING_MAX, BUCKETS, RATE_HEAD = 4, 61, 40",
     },
     Edit { from: "looks = most + math.min(most + 16, 64), ghosts = 256", to: "looks = most + 1, ghosts = 2" },
     Edit { from: "call('ZRANGE', live, 0, 7)", to: "call('ZRANGE', live, 0, 0)" },

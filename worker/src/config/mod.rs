@@ -1,6 +1,7 @@
 //! The worker's configuration: read, checked whole, and turned into what the library takes.
 
 mod agent;
+mod book;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) redis: RedisOptions,
     pub(crate) worker: Section,
     pub(crate) admin: Admin,
+    pub(crate) book: book::Section,
     pub(crate) payloads: Payloads,
     pub(crate) agents: BTreeMap<AgentName, AgentSection>,
 }
@@ -138,6 +140,7 @@ impl Config {
         if !self.agents.iter().any(|(name, agent)| self.runs(name, agent)) {
             wrong.push("worker.agents: no agent is left to run; enable one".to_owned());
         }
+        wrong.extend(self.book.check());
         wrong.extend(self.payloads.check());
         for (name, agent) in &self.agents {
             wrong.extend(agent.check().into_iter().map(|what| format!("agents.{name}.{what}")));

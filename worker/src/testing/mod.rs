@@ -183,6 +183,7 @@ pub(crate) fn arrived(task: NewTask) -> Task {
         too_old_ms: task.max_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(0)),
         max_attempts: task.max_attempts,
         cost: task.cost,
+        weight: task.weight,
         order_key: task.order_key,
         hold_on_dead: task.hold_on_dead,
         key: task.key,

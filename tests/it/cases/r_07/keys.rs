@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidemill_common::book::{Book, Limit, Match, Rate};
+use tidemill_common::book::{Limit, Match, Rate};
 use tidemill_common::state::State;
 use tidemill_common::task::NewTask;
 use tidemill_tests::lab::profile::{full, pick};
@@ -90,7 +90,7 @@ const ALL: &[Cost] = &[
     cost("x"),
     // Gates: too many run for a while. Their marks: a line that only time opens waits for a hand.
     cost("g:s/a/slotted"),
-    cost("g:r/a/rated"),
+    cost("g:r/a/rated#<window>"),
     cost("park").not_whole(),
     cost("ready:5").waits(&["rated_parked", "fresh_rated"]),
     cost("live:5"),
@@ -105,6 +105,7 @@ const ALL: &[Cost] = &[
     cost("qs"),
     cost("n").not_whole(),
     cost("book"),
+    cost("books").rare(),
     cost("sweep"),
     cost("log").rare(),
     cost("meta").rare(),
@@ -172,18 +173,17 @@ fn name(lab: &Lab, key: &str, tasks: &Tasks) -> String {
     let Some((stem, label)) = key.split_once('<') else { return key.to_owned() };
     let label = label.trim_end_matches('>');
     let worker = || lab.snapshot().of("w").first().cloned().unwrap_or_default();
-    let name = if label == "worker" { worker() } else { tasks[label].id.to_string() };
+    let name = match label {
+        "worker" => worker(),
+        "window" => a_while().to_string(),
+        label => tasks[label].id.to_string(),
+    };
     format!("{stem}{name}")
 }
 
 async fn apply_book(lab: &Lab) {
-    let of = |agent: &str| Match { agent: agent.parse().ok(), ..Match::default() };
-    let rate = Some(Rate { limit: 1, window_ms: a_while() });
-    let limits = vec![
-        Limit { matches: of("slotted"), slots: Some(1), rate: None },
-        Limit { matches: of("rated"), slots: None, rate },
-    ];
-    lab.store().apply_book(&Book { revision: 1, limits }.compile()).await.expect("the book is taken");
+    let of = |agent: &str| Match::agent(agent.parse().expect("a name"));
+    lab.book(vec![Limit::of_slots(of("slotted"), 1), Limit::of_rate(of("rated"), Rate::of(1, a_while()))]).await;
 }
 
 async fn hand_in(lab: &Lab, tasks: impl Iterator<Item = &NewTask>) {
