@@ -2,11 +2,14 @@
 //!
 //! Everything here panics with a message that says what to do, since a test has nobody to hand an error to.
 
+pub mod admin;
+pub mod fake;
 pub mod lab;
 pub mod model;
 pub mod program;
 pub mod proxy;
 pub mod server;
+pub mod skew;
 pub mod timed;
 pub mod watch;
 

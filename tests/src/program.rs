@@ -76,6 +76,12 @@ impl Program {
         self.read("err")
     }
 
+    /// What it wrote to its standard output so far.
+    #[must_use]
+    pub fn out(&self) -> String {
+        self.read("out")
+    }
+
     fn read(&self, name: &str) -> String {
         let bytes = std::fs::read(self.folder.path().join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -36,9 +36,12 @@ type Asked = Option<(Instant, Result<Counts, String>)>;
 struct Admin {
     handle: Handle,
     metrics: Arc<Metrics>,
-    store: Store,
+    store: Reached,
     asked: Mutex<Asked>,
 }
+
+/// The store, once there is one: whoever asks whether the worker lives is answered before Redis is reached.
+pub type Reached = Arc<OnceLock<Store>>;
 
 /// Binds the listener.
 ///
@@ -58,7 +61,7 @@ pub async fn bind(address: SocketAddr, or_any: bool) -> io::Result<TcpListener> 
     }
 }
 
-/// Answers until `stop` is cancelled.
+/// Answers until `stop` is cancelled, also while there is no store yet.
 ///
 /// # Errors
 /// When the listener fails.
@@ -66,7 +69,7 @@ pub async fn serve(
     listener: TcpListener,
     handle: Handle,
     metrics: Arc<Metrics>,
-    store: Store,
+    store: Reached,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let admin = Arc::new(Admin { handle, metrics, store, asked: Mutex::new(None) });
@@ -91,7 +94,8 @@ impl Admin {
         if let Some((_, answer)) = asked.as_ref().filter(|(at, _)| at.elapsed() < FRESH_FOR) {
             return answer.clone();
         }
-        let answer = match tokio::time::timeout(PATIENCE, self.store.counts()).await {
+        let Some(store) = self.store.get() else { return Err("Redis is not reached yet".to_owned()) };
+        let answer = match tokio::time::timeout(PATIENCE, store.counts()).await {
             Ok(Ok(counts)) => Ok(counts),
             Ok(Err(error)) => {
                 self.metrics.redis_error("counts", error.reason().as_str());

@@ -64,20 +64,21 @@ pub(crate) async fn run(loaded: Loaded<Config>) -> Result<ExitCode, Failure> {
     let _stopped = stop.clone().drop_guard();
     // A lone child's parent has the address, and has reached Redis.
     if !lone::is_child() {
-        let listener = listen(&loaded).await?;
-        let Some(store) = shutdown.drain.run_until_cancelled(Box::pin(connect(&loaded))).await else {
-            return Ok(ExitCode::from(DRAINED));
-        };
-        let store = store?;
-        config.book.apply(&store).await.context("the book that this worker brings is not applied")?;
-        if let Some(listener) = listener {
-            let served = admin::serve(listener, handle.clone(), metrics, store, stop);
+        let reached = admin::Reached::default();
+        if let Some(listener) = listen(&loaded).await? {
+            let served = admin::serve(listener, handle.clone(), metrics, Arc::clone(&reached), stop);
             tokio::spawn(async {
                 if let Err(error) = served.await {
                     tracing::error!(%error, "the admin listener broke off");
                 }
             });
         }
+        let Some(store) = shutdown.drain.run_until_cancelled(Box::pin(connect(&loaded))).await else {
+            return Ok(ExitCode::from(DRAINED));
+        };
+        let store = store?;
+        config.book.apply(&store).await.context("the book that this worker brings is not applied")?;
+        let _ = reached.set(store);
     }
     let (redis, from) = (config.redis.shown_url(), loaded.origin("redis.url"));
     let (agents, concurrency) = (config.agent_names().join(","), config.options().concurrency);

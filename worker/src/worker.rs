@@ -196,10 +196,10 @@ impl Handle {
         serving && pulse.now() < pulse.lease_ends.load(Ordering::Relaxed) && pulse.since(&pulse.polled) < POLLED_WITHIN
     }
 
-    /// Whether its control thread turns. If not, only a new process helps.
+    /// Whether its control thread turns, or has not begun to. If not, only a new process helps.
     #[must_use]
     pub fn live(&self) -> bool {
-        self.pulse.since(&self.pulse.beat) < BEAT_WITHIN
+        self.pulse.beat.load(Ordering::Relaxed) == 0 || self.pulse.since(&self.pulse.beat) < BEAT_WITHIN
     }
 
     /// How many handlers run.
@@ -252,7 +252,7 @@ impl Pulse {
 
     /// The control thread turns.
     pub(crate) fn beat(&self, in_flight: u32, serving: bool) {
-        self.beat.store(self.now(), Ordering::Relaxed);
+        self.beat.store(self.now().max(1), Ordering::Relaxed);
         self.in_flight.store(in_flight, Ordering::Relaxed);
         self.serving.store(serving, Ordering::Relaxed);
     }

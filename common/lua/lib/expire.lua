@@ -63,6 +63,11 @@ local function bury_unknown(agent)
       remember(id, t)
       finish(id, { outcome = 'dead', why = UNKNOWN_AGENT, data = text, attempt = t.attempts, losses = t.losses + t.lone, fence = t.fence,
         start = 0, agent = h.agent, history = true }, h)
+    else                                                           -- unreadable or gone: it would be in the way of the others for ever
+      quarantine(id)
+      call('ZREM', L .. 'want:' .. agent, id)
+      call('HDEL', PARK, id)
+      MARKS['want:' .. agent] = now
     end
   end
 end

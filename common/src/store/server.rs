@@ -83,20 +83,16 @@ impl Store {
 
     /// Whether the server and what lies on it are ones that this build can work with.
     pub(super) async fn check_server(&self) -> Result<(), Error> {
-        let info: String = self
-            .retrying(|| async { self.client.info(Some(InfoKind::Server)).await.map_err(|e| Error::of("info", e)) })
-            .await
-            .unwrap_or_default();
+        // Whoever may not ask is served, and warned; whoever got no answer has to ask again, since it would decide.
+        let info = async || self.client.info(Some(InfoKind::Server)).await.map_err(|e| Error::of("info", e));
+        let info: String = known(self.retrying(info).await, "the version")?.unwrap_or_default();
         if let Some(text) = too_old(&info) {
             return Err(Error::Unsuitable(text));
         }
-        let policy: Result<Vec<(String, String)>, _> = self.client.config_get("maxmemory-policy").await.map(pairs);
-        match policy {
-            Ok(policy) if policy.iter().any(|(_, p)| p != "noeviction") => {
-                return Err(Error::Unsuitable(evicts(&policy[0].1)));
-            }
-            Ok(_) => {}
-            Err(e) => tracing::warn!(error = %e, "cannot read maxmemory-policy; make sure that it is noeviction"),
+        let policy = async || self.client.config_get("maxmemory-policy").await.map_err(|e| Error::of("config", e));
+        let policy = known(self.retrying(policy).await, "maxmemory-policy; make sure that it is noeviction")?;
+        if let Some((_, policy)) = policy.map(pairs).unwrap_or_default().iter().find(|(_, p)| p != "noeviction") {
+            return Err(Error::Unsuitable(evicts(policy)));
         }
         let key = self.base.meta();
         let ours = SCHEMA.to_string();
@@ -110,6 +106,18 @@ impl Store {
                 self.base
             ))),
             _ => Ok(()),
+        }
+    }
+}
+
+/// What the server says; none: it does not let us ask.
+fn known<T>(answer: Result<T, Error>, what: &str) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(said) => Ok(Some(said)),
+        Err(error) if error.is_transient() => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, cause = std::error::Error::source(&error), "cannot read {what}");
+            Ok(None)
         }
     }
 }

@@ -86,35 +86,6 @@ async fn explain_names_the_gate_and_what_it_means() {
     assert!(run(&url, &["explain", "nope"]).assert_code(1).out.contains("Nothing is known"));
 }
 
-#[test]
-fn books_are_applied_once_and_mistakes_come_together() {
-    let server = server();
-    let url = server.url();
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("book.toml");
-    let path = file.to_str().unwrap();
-    let write = |text: &str| std::fs::write(&file, text).unwrap();
-    write(
-        "revision = 7\n[[limit]]\nmatch = { agent = \"gpt4\" }\nslots = 5\nrate = { limit = 60, window_ms = 60000 }\n",
-    );
-    run(&url, &["book", "apply", path, "--dry-run"]).assert_code(0);
-    assert_eq!(run(&url, &["book", "apply", path]).assert_code(0).json()["outcome"], "applied");
-    assert_eq!(run(&url, &["book", "apply", path]).assert_code(0).json()["outcome"], "same");
-    let shown = run("redis://127.0.0.1:1", &["book", "show-compiled", path]).assert_code(0).json();
-    assert_eq!(
-        shown,
-        json!({"revision": 7, "masks": ["a"], "rules": [{"field": "a/gpt4", "rules": "s:5;r:60:60000"}]})
-    );
-    write("revision = 7\n[[limit]]\nslots = 6\n");
-    assert_eq!(run(&url, &["book", "apply", path]).assert_code(5).json()["outcome"], "conflict");
-    write("revision = 6\n[[limit]]\nslots = 6\n");
-    assert_eq!(run(&url, &["book", "apply", path]).assert_code(5).json()["in_force"], 7);
-    write("revision = 0\n[[limit]]\n[[limit]]\nslots = 0\n");
-    let bad = run(&url, &["book", "apply", path]).assert_code(2);
-    assert_eq!(bad.err.lines().filter(|line| line.contains("  - ")).count(), 3, "{bad:?}");
-    run(&url, &["book", "apply", "/no/such/file"]).assert_code(2);
-}
-
 #[tokio::test]
 async fn doctor_tells_a_server_without_workers_from_a_well_one() {
     let server = server();

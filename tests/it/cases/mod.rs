@@ -4,7 +4,10 @@
 //! [`tidemill_tests::lab`]. They run one at a time: their subject is time.
 
 mod b_01;
+mod b_02;
 mod b_03;
+mod b_04;
+mod cancel;
 mod d_01;
 mod d_02;
 mod g_01;
@@ -18,12 +21,17 @@ mod p_02;
 mod p_03;
 mod r_01;
 mod r_02;
+mod r_03;
+mod r_04;
 mod r_05;
 mod r_07;
 mod s_01;
 mod s_02;
 mod s_03;
 mod s_04;
+mod t_01;
+mod x_02;
+mod x_03;
 
 use std::time::Duration;
 

@@ -34,7 +34,12 @@ async fn a_producer_floods_to_the_limit() {
     assert!(accepted > 50, "{accepted} of 8 KiB each were taken in before the memory was full");
     // The same in words, from the program; clients that come and go make a little room each time.
     lab.raw(&["CONFIG", "SET", "maxmemory", &(limit - (1 << 20)).to_string()]);
-    let said = Program::run("producer", &["submit", "ledger", "--payload", &large(1)], &[url(&lab)]).await;
+    let said = Program::run(
+        "producer",
+        &["submit", "ledger", "--payload", &large(1)],
+        &[("TIDEMILL__REDIS__URL", &lab.server().url())],
+    )
+    .await;
     assert_eq!(said.code, Some(REFUSED), "{said:?}");
     assert!(said.err.contains("maxmemory"), "{}", said.err);
 
@@ -107,7 +112,8 @@ async fn an_evicting_server_is_refused() {
         let refused = Program::run("worker", &args.each_ref().map(String::as_str), &[]).await;
         assert_eq!(refused.code, Some(FAILED), "{refused:?}");
         assert!(refused.err.contains(policy) && refused.err.contains("noeviction"), "{}", refused.err);
-        let refused = Program::run("producer", &["submit", "echo"], &[url(&lab)]).await;
+        let refused =
+            Program::run("producer", &["submit", "echo"], &[("TIDEMILL__REDIS__URL", &lab.server().url())]).await;
         assert_eq!(refused.code, Some(FAILED), "{refused:?}");
         assert!(refused.err.contains(policy) && refused.err.contains("noeviction"), "{}", refused.err);
     }
@@ -124,11 +130,6 @@ async fn an_evicting_server_is_refused() {
     assert_eq!(blind.exit(PATIENCE).await.code(), Some(0));
     lab.raw(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     lab.close_with_invariants().await;
-}
-
-fn url(lab: &Lab) -> (&'static str, &'static str) {
-    static URL: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    ("TIDEMILL__REDIS__URL", URL.get_or_init(|| lab.server().url()))
 }
 
 fn memory(lab: &Lab) -> usize {

@@ -62,7 +62,14 @@ async fn connect(setup: &Setup, trouble: &Trouble) -> Result<Store, Error> {
         command_timeout_ms: setup.redis.command_timeout_ms.min(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)),
         ..setup.redis.clone()
     };
-    trouble.persist("connect", || Store::connect_with(&redis, setup.clock)).await.map_err(Error::Store)
+    let mut connecting = std::pin::pin!(trouble.persist("connect", || Store::connect_with(&redis, setup.clock)));
+    loop {
+        // Redis may be away for as long as it likes: that is no reason to take this process for dead.
+        setup.pulse.beat(0, false);
+        if let Ok(store) = timeout(BEAT, connecting.as_mut()).await {
+            return store.map_err(Error::Store);
+        }
+    }
 }
 
 impl Pipeline {
