@@ -185,7 +185,7 @@ async fn the_commands_of_operating_are_run() {
 
 #[tokio::test]
 async fn the_commands_of_schedules_are_run() {
-    run_page("schedules.md", 7).await;
+    run_page("schedules.md", 8).await;
 }
 
 #[tokio::test]
