@@ -119,8 +119,17 @@ fn otlp() -> Result<()> {
         "-D",
         "warnings",
     ]))?;
-    shell::run(shell::cargo(&["test", "-p", "tidemill-common", "--lib"]).args(features).arg("trace"))?;
-    shell::run(shell::cargo(&["test", "-p", "tidemill-tests", "--test", "otlp"]).args(features))
+    shell::run(&mut shell::cargo(&[
+        "test",
+        "--locked",
+        "-p",
+        "tidemill-common",
+        "--features",
+        "otlp",
+        "--lib",
+        "trace",
+    ]))?;
+    shell::run(&mut shell::cargo(&["test", "--locked", "-p", "tidemill-tests", "--features", "otlp", "--test", "otlp"]))
 }
 
 fn doc() -> Result<()> {
