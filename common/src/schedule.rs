@@ -116,6 +116,26 @@ pub struct Template {
     pub meta: Meta,
 }
 
+impl Template {
+    /// A task of which nothing else is said: as [`crate::task::NewTask::new`] has it.
+    #[must_use]
+    pub fn new(agent: AgentName, payload: impl Into<Bytes>) -> Self {
+        Self {
+            agent,
+            payload: payload.into(),
+            queue: QueueName::default(),
+            tenant: String::new(),
+            priority: Priority::default(),
+            start_within_ms: 0,
+            max_age_ms: 0,
+            max_attempts: attempts(),
+            cost: one(),
+            order_key: None,
+            meta: Meta::default(),
+        }
+    }
+}
+
 fn attempts() -> u16 {
     3
 }

@@ -10,19 +10,7 @@ fn schedule(cron: &str, zone: &str) -> Schedule {
         missed: Missed::Latest,
         overlap: Overlap::Allow,
         paused: false,
-        task: Template {
-            agent: "a".parse().unwrap(),
-            payload: Bytes::from_static(b"1"),
-            queue: QueueName::default(),
-            tenant: String::new(),
-            priority: Priority::Normal,
-            start_within_ms: 0,
-            max_age_ms: 0,
-            max_attempts: 3,
-            cost: 1,
-            order_key: None,
-            meta: Meta::default(),
-        },
+        task: Template::new("a".parse().unwrap(), "1"),
     }
 }
 

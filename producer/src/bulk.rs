@@ -10,6 +10,8 @@ use futures::stream::{self, Stream, StreamExt};
 use tidemill_common::name::TaskId;
 use tidemill_common::store::{self, Accepted, SUBMIT_TASKS_MAX};
 use tidemill_common::task::NewTask;
+use tidemill_common::trace;
+use tracing::Instrument as _;
 
 use crate::client::{Client, firmly};
 use crate::error::Error;
@@ -179,7 +181,9 @@ async fn send<T>(client: Client, pace: Arc<Pace>, batch: Vec<(T, Option<NewTask>
         };
         answers.push((tag, answered));
     }
-    let mut sent = call(&client, &pace, &good).await.into_iter();
+    let span = trace::submit(&good);
+    trace::stamp(&span, &mut good);
+    let mut sent = call(&client, &pace, &good).instrument(span).await.into_iter();
     let mut told = |answered| match answered {
         Answered::NoTask => None,
         Answered::Wrong(error) => Some(Err(error)),

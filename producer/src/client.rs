@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use tidemill_common::name::TaskId;
 use tidemill_common::store::{self, Accepted, Cancelled, Counts, RedisOptions, Store};
 use tidemill_common::task::{Invalid, NewTask, PAYLOAD_BYTES_MAX, Priority};
+use tidemill_common::trace;
 use tidemill_payloads::Payloads;
+use tracing::Instrument as _;
 
 use crate::error::Error;
 use crate::receipt::{Receipt, Taken};
@@ -113,8 +115,15 @@ impl Client {
     /// `options.redis.retry_for_ms`.
     pub async fn submit(&self, task: NewTask) -> Result<Receipt, Error> {
         self.check(&task)?;
-        let task = self.encode(task).await?;
-        self.submit_within(&task, self.patience(&task)).await
+        let mut task = [task];
+        let span = trace::submit(&task);
+        trace::stamp(&span, &mut task);
+        let [task] = task;
+        let sent = async {
+            let task = self.encode(task).await?;
+            self.submit_within(&task, self.patience(&task)).await
+        };
+        sent.instrument(span).await
     }
 
     /// Hands a task in that has been checked and encoded, and waits so long for room.

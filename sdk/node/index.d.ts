@@ -34,6 +34,8 @@ export class Task {
   readonly fence: number;
   /** An idempotency key for the outside, the same over all attempts. */
   readonly key: string;
+  /** The trace that the run belongs to, as W3C's `traceparent` says it. */
+  readonly traceparent: string | undefined;
   /** When the run is out of time, by `performance.now()`. */
   readonly deadline: number;
   /** The payload: the value, if it is JSON, else a Buffer with its bytes. */
@@ -47,6 +49,11 @@ export class Task {
   remaining(): number;
   /** Says how far the run is; 256 characters are kept. */
   progress(text: string): void;
+  /**
+   * Gives out a part of the result, or of a log, while the run goes on: `producer tail` follows it. It is kept for an hour, the newest
+   * 4 MiB. Nothing is added to it: say line breaks yourself.
+   */
+  emit(text: string): void;
   /**
    * Hands in a follow-up, with this run's success and in the same step: a run that fails hands in nothing, and one that is repeated
    * cannot double it. Throws `Dead` if it is not valid.

@@ -10,6 +10,7 @@ export interface RunOptions {
   losses?: number;
   fence?: number;
   key?: string;
+  traceparent?: string;
   timeoutMs?: number;
   /** It is called off before it begins. */
   cancelled?: boolean;
@@ -27,6 +28,8 @@ export interface Run {
   /** After how many ms it wants to run again. */
   afterMs?: number;
   progress: string[];
+  /** All that was given out by `emit`. */
+  output: string;
   /**
    * Follow-ups, as in the protocol's `submit`: `agent`, `payload` or `payload_base64`, `delay_ms`, and so on. They count only if the
    * outcome is `done`.

@@ -9,6 +9,7 @@ use tidemill_common::keys::{KEYS, Lifetime};
 use tidemill_common::state::{EDGES, State};
 use tidemill_common::store::{Accepted, RedisOptions, Store};
 use tidemill_common::task::{NewTask, Priority};
+use tidemill_tests::program::Program;
 use tidemill_tests::server;
 
 fn root() -> PathBuf {
@@ -191,4 +192,86 @@ async fn the_example_of_the_wire_document_submits_a_task() {
         .key("report-7")
         .priority(Priority::High);
     assert_eq!(store.submit(&[same], 0).await.unwrap(), [Accepted::Duplicate(id)], "both have the same fingerprint");
+}
+
+/// Pages for people that have commands: README and all of `docs`.
+fn pages() -> Vec<String> {
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let names = docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().to_string_lossy()));
+    let mut all: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    all.push("README.md".to_owned());
+    all.sort();
+    all
+}
+
+/// A block of commands: the line before it, and its text.
+fn commands(page: &str) -> Vec<(String, String)> {
+    let text = read(page);
+    let mut lines = text.lines().peekable();
+    let (mut blocks, mut before) = (Vec::new(), "");
+    while let Some(line) = lines.next() {
+        if line == "```sh" {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            blocks.push((before.to_owned(), block.join("\n")));
+        }
+        before = line;
+    }
+    blocks
+}
+
+/// `producer/tests/cli/docs.rs` runs pages with a worker of the test, the test below one with a worker of its own.
+#[test]
+fn every_command_of_a_page_is_run_or_has_a_reason() {
+    let runner = read("producer/tests/cli/docs.rs");
+    let mut run = 0;
+    for page in pages() {
+        for (before, block) in commands(&page) {
+            let mark = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->")).unwrap_or_default();
+            let reason = mark.strip_prefix("not run: ").is_some_and(|reason| reason.len() >= 20);
+            let name = page.trim_start_matches("docs/");
+            let is_run =
+                mark.starts_with("run") && (page == FIRST_STEPS || runner.contains(&format!("run_page(\"{name}\"")));
+            assert!(
+                is_run || reason,
+                "{page}: before the block {block:?} stands neither `<!-- run -->`, with the page in a runner, nor `<!-- not run: REASON -->`"
+            );
+            run += usize::from(is_run);
+        }
+    }
+    assert!(run >= 45, "{run} blocks are run");
+}
+
+const FIRST_STEPS: &str = "docs/first-steps.md";
+
+/// In a folder of its own, beside a `worker dev`, as somebody does who reads it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_steps_can_be_taken() {
+    let dev = Program::start("worker", &["dev", "--profile=fast", "--admin=127.0.0.1:0"], &[]);
+    let folder = dev.folder().to_owned();
+    let programs = server::bin("producer").parent().unwrap().to_owned();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let run = |script: &str| {
+        let mut shell = Command::new("sh");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEMILL")) {
+            shell.env_remove(name);
+        }
+        shell.args(["-eu", "-c", script]).current_dir(&folder).env("PATH", &path);
+        shell.stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    let by = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !run("producer workers --output json | grep -q name").status.success() {
+        assert!(std::time::Instant::now() < by, "worker dev is not up: {}", dev.log());
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    let mut blocks = 0;
+    for (before, block) in commands(FIRST_STEPS) {
+        let Some(code) = before.strip_prefix("<!-- run").and_then(|rest| rest.strip_suffix(" -->")) else { continue };
+        let ended = run(&block);
+        let said = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert_eq!(ended.status.code(), Some(code.trim().parse().unwrap_or(0)), "{block}\n{said}");
+        blocks += 1;
+    }
+    assert!(blocks >= 6, "{blocks} blocks were run");
+    dev.signal(nix::sys::signal::Signal::SIGINT);
+    assert_eq!(dev.exit(std::time::Duration::from_secs(30)).await.code(), Some(0));
 }

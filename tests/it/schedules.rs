@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidemill_common::keys::Base;
-use tidemill_common::name::{QueueName, WorkerId};
+use tidemill_common::name::WorkerId;
 use tidemill_common::schedule::{Missed, Overlap, Schedule, Template};
 use tidemill_common::store::{Clock, Fired, Lease, RedisOptions, ScheduleSet, Slot, Store};
-use tidemill_common::task::{Meta, Priority};
 use tidemill_tests::lab::{Lab, Payload};
 use tidemill_tests::server::{self, Server};
 
@@ -25,19 +23,7 @@ fn schedule(cron: &str, zone: &str) -> Schedule {
         missed: Missed::Latest,
         overlap: Overlap::Allow,
         paused: false,
-        task: Template {
-            agent: "a".parse().unwrap(),
-            payload: Bytes::from_static(b"{}"),
-            queue: QueueName::default(),
-            tenant: String::new(),
-            priority: Priority::Normal,
-            start_within_ms: 0,
-            max_age_ms: 0,
-            max_attempts: 3,
-            cost: 1,
-            order_key: None,
-            meta: Meta::default(),
-        },
+        task: Template::new("a".parse().unwrap(), "{}"),
     }
 }
 

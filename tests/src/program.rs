@@ -70,6 +70,12 @@ impl Program {
         self.pid
     }
 
+    /// The folder that it was started in.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// What it wrote to its standard error so far: its log.
     #[must_use]
     pub fn log(&self) -> String {

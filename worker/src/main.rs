@@ -20,8 +20,10 @@ use run::Failure;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    telemetry::init();
-    match command(cli.command) {
+    telemetry::init("tidemill-worker");
+    let ended = command(cli.command);
+    telemetry::end();
+    match ended {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("worker: {failure}");

@@ -80,6 +80,25 @@ async fn counts_words(agent: &str) {
     assert_eq!((status.state, status.error()), (Some(State::Dead), "the payload has no text"), "{status:?}");
 }
 
+/// What it gives out can be followed, in order, and is not its result.
+async fn tells(agent: &str, task: &'static str) {
+    let (server, store) = server().await;
+    let directory = tempfile::tempdir().unwrap();
+    let _worker = Worker::start(&server, directory.path(), &format!("[agents.tell]\n{agent}"), &[]).await;
+    let id = submit(&store, "tell", task).await;
+    let mut tail = store.tail(&id, None).await.unwrap();
+    let mut told = Vec::new();
+    until("all is told", async || {
+        for piece in tail.next(std::time::Duration::from_millis(200)).await.unwrap() {
+            told.extend_from_slice(&piece.data);
+        }
+        told.ends_with(b"not\n")
+    })
+    .await;
+    assert_eq!(String::from_utf8(told).unwrap(), "to\nbe\nor\nnot\n");
+    assert_eq!(end(&store, &id).await.data, r#"{"words":4}"#);
+}
+
 /// A run is called off and its child, which has another, goes on.
 async fn stops_one_and_goes_on(server: &Server, store: &Store, directory: &Path, agent: &str) {
     let config = format!("[agents.pages]\n{agent}concurrency = 2\n[agents.echo]\nkind = \"echo\"\n");
@@ -116,6 +135,18 @@ async fn the_python_example_counts_words() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_example_counts_words() {
     counts_words(&node_agent(&sdk().join("node/examples/words.mjs"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_example_gives_out_words() {
+    let agent = python_agent(&sdk().join("python/examples/tell.py"));
+    tells(&agent, r#"{"text":"to be or not","pause":0.1}"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_example_gives_out_words() {
+    let agent = node_agent(&sdk().join("node/examples/tell.mjs"));
+    tells(&agent, r#"{"text":"to be or not","pause":100}"#).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     ("clippy", "lints, as errors", clippy),
     ("test", "all tests", tests),
     ("s3", "payloads in a bucket: what only that feature brings", s3),
+    ("otlp", "spans by OTLP: what only that feature brings, and its lints", otlp),
     ("valkey", "the model test on Valkey, where the tests ran on Redis", model::on_valkey),
     ("doctest", "examples in the documentation", test::doctests),
     ("doc", "the documentation builds, private items too", doc),
@@ -105,6 +106,30 @@ fn clippy() -> Result<()> {
 /// Off by default, so the other steps do not build it.
 fn s3() -> Result<()> {
     shell::run(&mut shell::cargo(&["test", "--locked", "-p", "tidemill-payloads", "--features", "s3", "--test", "s3"]))
+}
+
+/// Off by default, as the one above. A real collector in the test is told of real processes.
+fn otlp() -> Result<()> {
+    let packages =
+        ["-p", "tidemill-common", "-p", "tidemill-producer", "-p", "tidemill-worker", "-p", "tidemill-tests"];
+    let features = ["--locked", "--features", "tidemill-common/otlp,tidemill-tests/otlp"];
+    shell::run(shell::cargo(&["clippy"]).args(packages).args(features).args([
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
+    shell::run(&mut shell::cargo(&[
+        "test",
+        "--locked",
+        "-p",
+        "tidemill-common",
+        "--features",
+        "otlp",
+        "--lib",
+        "trace",
+    ]))?;
+    shell::run(&mut shell::cargo(&["test", "--locked", "-p", "tidemill-tests", "--features", "otlp", "--test", "otlp"]))
 }
 
 fn doc() -> Result<()> {

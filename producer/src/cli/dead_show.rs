@@ -2,9 +2,7 @@
 
 use std::io::Write as _;
 
-use bytes::Bytes;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use tidemill_common::store;
 use tidemill_common::task::Task;
 use tidemill_producer::{Error, TaskId};
@@ -12,7 +10,7 @@ use tidemill_producer::{Error, TaskId};
 use super::codes::Code;
 use super::exit::{Exit, Failure, Outcome, chain};
 use super::output::printable;
-use super::view::{StatusView, look};
+use super::view::{PayloadView, StatusView, look};
 use super::{Context, explain, words};
 
 const EXAMPLES: &str = "Examples:
@@ -55,62 +53,6 @@ struct View {
     parent: Option<TaskId>,
     #[serde(flatten)]
     payload: PayloadView,
-}
-
-/// A payload: as JSON if it is that, else as text, else in hexadecimal digits.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct PayloadView {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_hex: Option<String>,
-}
-
-impl PayloadView {
-    pub(crate) fn of(bytes: &Bytes) -> Self {
-        let Ok(text) = std::str::from_utf8(bytes) else {
-            let hex = bytes.iter().map(|b| format!("{b:02x}")).collect();
-            return Self { payload_hex: Some(hex), ..Self::default() };
-        };
-        match serde_json::from_str(text) {
-            Ok(json) => Self { payload: Some(json), ..Self::default() },
-            Err(_) => Self { payload_text: Some(text.to_owned()), ..Self::default() },
-        }
-    }
-
-    /// For people.
-    pub(crate) fn lines(&self) -> Option<String> {
-        let pretty = self.payload.as_ref().map(|json| indented(json.get()));
-        pretty.or_else(|| self.payload_text.clone()).or_else(|| self.payload_hex.clone())
-    }
-}
-
-/// JSON in lines; numbers, texts and the order of fields stay as they are written.
-fn indented(json: &str) -> String {
-    let (mut out, mut depth, mut quoted, mut escaped, mut last) = (String::new(), 0_usize, false, false, ' ');
-    for char in json.chars() {
-        if quoted {
-            out.push(char);
-            (quoted, escaped) = (escaped || char != '"', !escaped && char == '\\');
-        } else if !char.is_ascii_whitespace() {
-            let closes = matches!(char, '}' | ']');
-            depth = depth.saturating_sub(usize::from(closes));
-            let begins = matches!(last, '{' | '[');
-            if (begins && !closes) || last == ',' || (closes && !begins) {
-                out.push('\n');
-                out.push_str(&"  ".repeat(depth));
-            }
-            out.push(char);
-            if char == ':' {
-                out.push(' ');
-            }
-            depth += usize::from(matches!(char, '{' | '['));
-            (quoted, last) = (char == '"', char);
-        }
-    }
-    out
 }
 
 pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
@@ -201,22 +143,5 @@ impl View {
             ("accepted", self.accepted_ms.map(|ms| format!("{} ago", words::span(now_ms.saturating_sub(ms))))),
         ];
         facts.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value?))).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn payloads_are_shown_as_they_are() {
-        let lines = |bytes: &'static [u8]| PayloadView::of(&Bytes::from_static(bytes)).lines().unwrap();
-        assert_eq!(lines(b"{\"b\":1}"), "{\n  \"b\": 1\n}");
-        assert_eq!(
-            lines(b"{\"z\":[1e400,{}, []],\"a\": \"x\\\": {,\"}"),
-            "{\n  \"z\": [\n    1e400,\n    {},\n    []\n  ],\n  \"a\": \"x\\\": {,\"\n}"
-        );
-        assert_eq!(lines(b"hello"), "hello");
-        assert_eq!(lines(b"\xff"), "ff");
     }
 }

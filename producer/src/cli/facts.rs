@@ -173,6 +173,9 @@ pub(crate) struct Facts {
     /// What becomes of its result [default: keep]
     #[arg(long, value_name = "WHAT")]
     pub(crate) result: Option<KeepResult>,
+    /// Trace that it belongs to, in W3C's form [default: TRACEPARENT of the environment, if that is one]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) traceparent: Option<String>,
     /// Its id; sending the same id again makes no second task [default: a new one]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<TaskId>,
@@ -216,6 +219,7 @@ impl Facts {
         self.retry_base = self.retry_base.or(d.retry_base);
         self.retry_cap = self.retry_cap.or(d.retry_cap);
         self.result = self.result.or(d.result);
+        self.traceparent = self.traceparent.or(d.traceparent);
         self
     }
 
@@ -262,7 +266,13 @@ impl Facts {
             hold_on_dead: self.hold_on_dead,
             key: self.key,
             mode: self.on_key.map_or(Mode::Reject, OnKey::mode),
-            meta: Meta { timeout_ms: self.timeout.map_or(0, Span::ms), retry, keep, ..usual.meta },
+            meta: Meta {
+                timeout_ms: self.timeout.map_or(0, Span::ms),
+                retry,
+                keep,
+                traceparent: self.traceparent,
+                ..usual.meta
+            },
             agent: usual.agent,
             payload: usual.payload,
             depth: usual.depth,

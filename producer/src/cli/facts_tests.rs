@@ -17,7 +17,7 @@ fn a_line_says_all_that_flags_can() {
     let facts = line(
         r#"{"agent":"gpt4","payload":{"a":1e400, "b" : "\u0000"},"queue":"q","priority":20,"delay":"2h","start_within":"3h","key":"k",
         "tenant":"t","order_key":"o","hold_on_dead":true,"cost":4294967295,"max_attempts":65535,"timeout":"90s","retry_base":"250ms",
-        "retry_cap":"5m","result":"failed","id":"x-1"}"#,
+        "retry_cap":"5m","result":"failed","id":"x-1","traceparent":"00-ab"}"#,
     )
     .unwrap();
     assert_eq!(facts.payload.as_ref().unwrap().get(), r#"{"a":1e400, "b" : "\u0000"}"#, "as it was written");
@@ -26,6 +26,7 @@ fn a_line_says_all_that_flags_can() {
     assert_eq!((task.delay, task.start_within), (Duration::from_secs(7200), Some(Duration::from_secs(10_800))));
     assert_eq!((task.cost, task.max_attempts, task.meta.timeout_ms), (u32::MAX, u16::MAX, 90_000));
     assert_eq!(task.meta.retry, Some(RetryPolicy { base_ms: 250, cap_ms: 300_000 }));
+    assert_eq!(task.meta.traceparent.as_deref(), Some("00-ab"));
     assert_eq!((task.meta.keep, task.hold_on_dead), (Keep::Failed, true));
     assert_eq!(task.check(), Ok(()));
 }

@@ -88,6 +88,7 @@ pub(crate) fn main() -> ExitCode {
     let outcome = runtime.block_on(run(args, out.clone()));
     // A read of stdin that nobody waits for any more would hold up the end.
     runtime.shutdown_background();
+    tidemill_common::telemetry::end();
     match outcome {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -133,7 +134,7 @@ fn read_args() -> Result<Args, (clap::Error, Color)> {
 }
 
 async fn run(args: Args, out: Out) -> Outcome {
-    tidemill_common::telemetry::init();
+    tidemill_common::telemetry::init("tidemill-producer");
     match &args.verb {
         // These need neither configuration nor server.
         Verb::Completions(args) => return completions::run(args, &out),

@@ -53,7 +53,7 @@ async fn see(client: &Client, id: &TaskId, with_payload: bool) -> Result<(Status
     let (status, unread) = look(client, id).await?;
     let mut view = StatusView::of(id, &status).unread(unread);
     if with_payload {
-        view.payload = PayloadView::of(client.task(id).await)?;
+        view.payload = PayloadView::read(client.task(id).await)?;
     }
     Ok((status, view))
 }

@@ -33,7 +33,7 @@ in ndjson, the id comes first, then a line for each state seen, then the end.
 
 Many tasks (--ndjson): each line of the file is an object with any of
   agent, payload (any JSON value), queue, priority, delay, at, start_within, max_age, key, on_key, tenant, order_key,
-  hold_on_dead, cost, max_attempts, timeout, retry_base, retry_cap, result, id
+  hold_on_dead, cost, max_attempts, timeout, retry_base, retry_cap, result, traceparent, id
 and flags are the defaults of all lines. With --output ndjson there is a result line for each:
   line; outcome (accepted, replaced, duplicate, conflict, full, refused, invalid, unknown); id; code; error; retry_after_ms
 else a summary: lines, accepted, replaced, duplicate, refused, invalid, unknown, last_line, seconds, problems (the first 100).
@@ -102,7 +102,14 @@ struct EndView {
     end: WaitedView,
 }
 
-pub(crate) async fn run(args: Args, context: &Context) -> Outcome {
+/// The trace that this program was started in, if its caller says so and it is of the form that a task can have.
+fn trace_of_caller() -> Option<String> {
+    let said = std::env::var("TRACEPARENT").ok()?;
+    (said.len() == 55 && said.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')).then_some(said)
+}
+
+pub(crate) async fn run(mut args: Args, context: &Context) -> Outcome {
+    args.facts.traceparent = args.facts.traceparent.or_else(trace_of_caller);
     if let Some(path) = args.ndjson.clone() {
         return bulk::run(args, &path, context).await;
     }

@@ -53,14 +53,21 @@ pub(crate) struct PayloadView {
 }
 
 impl PayloadView {
+    /// Of these bytes.
+    pub(crate) fn of(bytes: &Bytes) -> Self {
+        if bytes.is_empty() {
+            return Self { payload_text: Some(String::new()), ..Self::default() };
+        }
+        let ResultView { result, result_text, result_hex, .. } = ResultView::of(bytes);
+        Self { payload: result, payload_text: result_text, payload_hex: result_hex, payload_error: None }
+    }
+
     /// Of a task, as it was handed in; of one that cannot be read here, why.
-    pub(crate) fn of(task: Result<Option<Task>, Error>) -> Result<Self, Error> {
+    pub(crate) fn read(task: Result<Option<Task>, Error>) -> Result<Self, Error> {
         match task {
             Ok(None) => Ok(Self::default()),
-            Ok(Some(task)) => {
-                let ResultView { result, result_text, result_hex, .. } = ResultView::of(&task.payload);
-                Ok(Self { payload: result, payload_text: result_text, payload_hex: result_hex, payload_error: None })
-            }
+            Ok(Some(task)) if task.payload.is_empty() => Ok(Self::default()),
+            Ok(Some(task)) => Ok(Self::of(&task.payload)),
             Err(error @ (Error::Payload { .. } | Error::Store(store::Error::Reply { .. }))) => {
                 Ok(Self { payload_error: Some(chain(&error)), ..Self::default() })
             }
@@ -68,12 +75,47 @@ impl PayloadView {
         }
     }
 
-    /// For people; none when there is nothing to show.
+    /// For people, in one line if it came in one; none when there is nothing to show.
     pub(crate) fn text(&self) -> Option<String> {
-        let json = self.payload.as_ref().map(|json| json.get().to_owned());
+        self.shown(str::to_owned)
+    }
+
+    /// For people, JSON in lines.
+    pub(crate) fn lines(&self) -> Option<String> {
+        self.shown(indented)
+    }
+
+    fn shown(&self, json: impl FnOnce(&str) -> String) -> Option<String> {
         let error = self.payload_error.as_ref().map(|error| format!("cannot be read: {error}"));
+        let json = self.payload.as_ref().map(|value| json(value.get()));
         json.or_else(|| self.payload_text.clone()).or_else(|| self.payload_hex.clone()).or(error)
     }
+}
+
+/// JSON in lines; numbers, texts and the order of fields stay as they are written.
+fn indented(json: &str) -> String {
+    let (mut out, mut depth, mut quoted, mut escaped, mut last) = (String::new(), 0_usize, false, false, ' ');
+    for char in json.chars() {
+        if quoted {
+            out.push(char);
+            (quoted, escaped) = (escaped || char != '"', !escaped && char == '\\');
+        } else if !char.is_ascii_whitespace() {
+            let closes = matches!(char, '}' | ']');
+            depth = depth.saturating_sub(usize::from(closes));
+            let begins = matches!(last, '{' | '[');
+            if (begins && !closes) || last == ',' || (closes && !begins) {
+                out.push('\n');
+                out.push_str(&"  ".repeat(depth));
+            }
+            out.push(char);
+            if char == ':' {
+                out.push(' ');
+            }
+            depth += usize::from(matches!(char, '{' | '['));
+            (quoted, last) = (char == '"', char);
+        }
+    }
+    out
 }
 
 /// A status, and why its result cannot be read here, if it cannot: the rest of it is shown all the same.
@@ -225,5 +267,17 @@ mod tests {
         assert_eq!(json(b"hello"), r#"{"result_text":"hello"}"#);
         assert_eq!(json(b"\xff\x00"), r#"{"result_hex":"ff00"}"#);
         assert_eq!(json(b""), "{}");
+    }
+
+    #[test]
+    fn payloads_are_shown_as_they_are() {
+        let lines = |bytes: &'static [u8]| PayloadView::of(&Bytes::from_static(bytes)).lines().unwrap();
+        assert_eq!(lines(b"{\"b\":1}"), "{\n  \"b\": 1\n}");
+        assert_eq!(
+            lines(b"{\"z\":[1e400,{}, []],\"a\": \"x\\\": {,\"}"),
+            "{\n  \"z\": [\n    1e400,\n    {},\n    []\n  ],\n  \"a\": \"x\\\": {,\"\n}"
+        );
+        assert_eq!(lines(b"hello"), "hello");
+        assert_eq!(lines(b"\xff"), "ff");
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! - `<!-- run -->`, or `<!-- run N -->` for another exit code than 0. A block of `text` that follows must be what is printed: `…`
 //!   stands for anything in a line, a line of it alone for any lines; runs of spaces count as one.
+//! - `<!-- not run: REASON -->` is for people; `tests/it/docs.rs` wants one or the other before each block.
 //! - `<!-- setup: COMMAND -->` is run, and not compared.
 //! - `<!-- worker AGENT: claim -->` has a worker of the test take what there is; `succeed RESULT`, `fail ERROR` (for good) and `retry MS
 //!   ERROR` end it; `emit TEXT` writes output of the first. In an error, `{id}` is the task's id.
@@ -43,6 +44,8 @@ fn steps(document: &str) -> Vec<Step> {
                 steps.push(Step::Setup { line, script: script.to_owned() });
             } else if let Some((agent, verb)) = said.strip_prefix("worker ").and_then(|rest| rest.split_once(": ")) {
                 steps.push(Step::Worker { line, agent: agent.to_owned(), verb: verb.to_owned() });
+            } else if said.starts_with("not run: ") {
+                // The next block is not wanted.
             } else if let Some(code) = said.strip_prefix("run") {
                 wanted = Some(if code.is_empty() { 0 } else { code.trim().parse().unwrap() });
             } else {
@@ -185,7 +188,7 @@ async fn the_commands_of_operating_are_run() {
 
 #[tokio::test]
 async fn the_commands_of_schedules_are_run() {
-    run_page("schedules.md", 7).await;
+    run_page("schedules.md", 8).await;
 }
 
 #[tokio::test]
@@ -195,7 +198,15 @@ async fn the_commands_of_retries_are_run() {
 
 #[tokio::test]
 async fn the_commands_of_idempotency_are_run() {
-    run_page("idempotency.md", 5).await;
+    run_page("idempotency.md", 6).await;
+}
+
+#[tokio::test]
+async fn the_commands_of_the_shorter_guides_are_run() {
+    run_page("payloads.md", 1).await;
+    run_page("timeouts.md", 1).await;
+    run_page("upgrading.md", 2).await;
+    run_page("compared.md", 8).await;
 }
 
 #[test]

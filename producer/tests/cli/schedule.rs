@@ -132,4 +132,27 @@ paused = true
         "{refused:?}"
     );
     assert_eq!(run(&url, &["schedule", "show", "nightly"]).json()["cron"], "30 2 * * *");
+
+    run(&url, &["schedule", "set", "by-hand", "--cron", "@daily", "echo"]).assert_code(0);
+    let pruned = ["new", "same", "deleted", "deleted"];
+    let other = changed
+        .replace("\"nightly\"", "\"nightly-2\"")
+        .split("[[schedule]]")
+        .take(2)
+        .collect::<Vec<_>>()
+        .join("[[schedule]]");
+    let probe = file.split("[[schedule]]").nth(2).unwrap();
+    let other = format!("{other}[[schedule]]{probe}");
+    assert_eq!(outcomes(&apply(&other, &["--dry-run"]).assert_code(0).json()), pruned[..2], "nothing without the flag");
+    let plan = apply(&other, &["--prune", "--dry-run"]).assert_code(0).json();
+    let gone: Vec<_> = plan.as_array().unwrap()[2..].iter().map(|s| (&s["name"], &s["outcome"])).collect();
+    let deleted = json!("deleted");
+    assert_eq!(gone, [(&json!("by-hand"), &deleted), (&json!("nightly"), &deleted)]);
+    assert_eq!(run(&url, &["schedule", "list"]).json().as_array().unwrap().len(), 3, "it was a dry run");
+    assert_eq!(outcomes(&apply(&other, &["--prune"]).assert_code(0).json()), pruned);
+    let names: Vec<_> =
+        run(&url, &["schedule", "list"]).json().as_array().unwrap().iter().map(|s| s["name"].clone()).collect();
+    assert_eq!(names, ["nightly-2", "probe"]);
+    assert_eq!(outcomes(&apply(&other, &["--prune"]).assert_code(0).json()), ["same", "same"]);
+    apply("", &["--prune"]).assert_code(2);
 }

@@ -4,7 +4,7 @@ import { performance } from "node:perf_hooks";
 
 import { Cancelled } from "./errors.js";
 import { Outbox } from "./follow-up.js";
-import { PROGRESS_CHARS_MAX, text, word } from "./wire.js";
+import { PROGRESS_CHARS_MAX, output, text, word } from "./wire.js";
 
 /** One run of a task; index.d.ts says what each part is. */
 export class Task {
@@ -23,6 +23,7 @@ export class Task {
     this.losses = fields.losses;
     this.fence = fields.fence;
     this.key = fields.key;
+    this.traceparent = fields.traceparent;
     this.deadline = performance.now() + fields.deadline_ms;
     const encoded = fields.payload_base64;
     const payload = encoded === undefined ? fields.payload : Buffer.from(encoded, "base64");
@@ -41,6 +42,10 @@ export class Task {
 
   progress(how) {
     this.#say(word("progress", text(how, PROGRESS_CHARS_MAX)));
+  }
+
+  emit(part) {
+    for (const said of output(part)) this.#say(said);
   }
 
   submit(agent, payload, options = {}) {

@@ -6,6 +6,8 @@
 export const RESULT_BYTES_MAX = 1 << 20;
 export const PROGRESS_CHARS_MAX = 256;
 const ERROR_CHARS_MAX = 1_000;
+// A part of a run's output in one line: with every character escaped it is still well below the longest line.
+const OUTPUT_CHARS_MAX = 1 << 16;
 
 /** A text that the worker can read: a half of a surrogate pair becomes U+FFFD. */
 export function text(value, most) {
@@ -21,6 +23,17 @@ export function word(kind, value) {
 
 export function line(request, { kind, json }) {
   return `{"request":${request},"${kind}":${json}}\n`;
+}
+
+/** A part of a run's output, in as many words as it needs; no pair of surrogates is parted. */
+export function* output(value) {
+  const whole = String(value);
+  for (let start = 0; start < whole.length; ) {
+    let end = Math.min(start + OUTPUT_CHARS_MAX, whole.length);
+    if (end < whole.length && /[\ud800-\udbff]/.test(whole[end - 1])) end -= 1;
+    yield word("output", Buffer.from(whole.slice(start, end), "utf8").toString("utf8"));
+    start = end;
+  }
 }
 
 export function failure(kind, error, afterMs) {

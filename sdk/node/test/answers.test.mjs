@@ -155,6 +155,23 @@ test("progress and follow-ups come before the answer", async (t) => {
   for (const said of expected) assert.deepEqual(await child.hear(), { request, ...said });
 });
 
+test("output is said in lines that the worker can read", async (t) => {
+  const child = await Child.start(
+    t,
+    handler(`
+      task.emit("to be\\n");
+      task.emit("");
+      task.emit("\\ud800");
+      task.emit("x".repeat(65_535) + "😀" + "\\u0001".repeat(40_000));
+    `),
+  );
+  child.task();
+  const said = [];
+  for (let one = await child.hear(); !("done" in one); one = await child.hear()) said.push(one.output);
+  assert.deepEqual(said.slice(0, 2), ["to be\n", "\ufffd"]);
+  assert.deepEqual([said.length, said[2].length, said[3].slice(0, 2), said[3].length], [4, 65_535, "😀", 40_002]);
+});
+
 test("the example counts words", async (t) => {
   const child = await Child.start(t, "", { program: ["examples/words.mjs"] });
   assert.deepEqual(await child.ask({ text: " to be or\nnot to be " }), { progress: "counting" });
@@ -164,10 +181,14 @@ test("the example counts words", async (t) => {
 
 test("the examples of the document work", async (t) => {
   const document = readFileSync(new URL("../../../docs/node.md", import.meta.url), "utf8");
-  const [words, tests] = document.split("```js\n").slice(1).map((block) => block.split("```")[0]);
+  const [words, tell, tests] = document.split("```js\n").slice(1).map((block) => block.split("```")[0]);
   const child = await Child.start(t, words);
   assert.deepEqual(await child.ask({ text: "to be or not to be" }), { done: { words: 6 } });
   assert.deepEqual(await child.ask(Buffer.from([0])), { dead: { error: "the payload has no text" } });
+  const telling = await Child.start(t, tell);
+  const request = telling.task({ text: "to be", pause: 0 });
+  const told = [{ output: "to\n" }, { progress: "1 of 2" }, { output: "be\n" }, { progress: "2 of 2" }, { done: { words: 2 } }];
+  for (const said of told) assert.deepEqual(await telling.hear(), { request, ...said });
   // A test imports the handler; here it takes the place of serve.
   const head = `import assert from "node:assert/strict"; let words; const serve = (handler) => (words = handler);\n`;
   const whole = head + words.replace("Dead, serve", "Dead") + tests;

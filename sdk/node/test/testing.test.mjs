@@ -13,6 +13,9 @@ const { run } = testing;
 test("it tells outcome, progress and follow-ups", async () => {
   const words = (task) => {
     task.progress("counting");
+    task.emit("to\n");
+    task.emit("");
+    task.emit("be");
     task.submit("check", { id: task.id }, { delayMs: 2 });
     return { words: task.payload.text.split(" ").length, attempt: task.attempt };
   };
@@ -20,8 +23,15 @@ test("it tells outcome, progress and follow-ups", async () => {
     outcome: "done",
     result: { words: 2, attempt: 3 },
     progress: ["counting"],
+    output: "to\nbe",
     followUps: [{ agent: "check", delay_ms: 2, payload: { id: "t" } }],
   });
+});
+
+test("a trace is handed on", async () => {
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  assert.equal((await run((task) => task.traceparent, null, { traceparent })).result, traceparent);
+  assert.equal((await run((task) => task.traceparent)).result, null);
 });
 
 test("it tells failures", async () => {
@@ -105,5 +115,5 @@ test("the types name what there is", async () => {
   const parts = [...task.matchAll(/^ {2}(?:readonly )?(\w+)[:(]/gm)].map((found) => found[1]);
   const { result } = await run((given) => parts.filter((part) => !(part in given)));
   assert.deepEqual(result, []);
-  assert.equal(parts.length, 15, parts.join(" "));
+  assert.equal(parts.length, 17, parts.join(" "));
 });

@@ -179,6 +179,21 @@ task.submit("check")
                 ],
             )
 
+    def test_output_is_said_in_lines_that_the_worker_can_read(self) -> None:
+        body = """
+task.emit("to be\\n")
+task.emit("")
+task.emit("\\ud800")
+task.emit("\\x01" * 100_000)
+"""
+        with Child(handler(body)) as child:
+            child.task()
+            said = []
+            while "done" not in (one := child.hear()):
+                said.append(one["output"])
+        self.assertEqual(said[:2], ["to be\n", "\\ud800"])
+        self.assertEqual([len(one) for one in said[2:]], [1 << 16, 100_000 - (1 << 16)])
+
     def test_the_handler_of_the_agent_is_chosen(self) -> None:
         code = HEAD + "serve({'words': lambda task: 1, 'lines': lambda task: 2})"
         with Child(code, agent="lines") as child:
@@ -238,10 +253,18 @@ class Examples(unittest.TestCase):
 
     def test_the_examples_of_the_document_work(self) -> None:
         document = (SOURCE.parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
-        words, tests = (block.split("```")[0] for block in document.split("```python\n")[1:])
+        words, tell, tests = (block.split("```")[0] for block in document.split("```python\n")[1:])
         with Child(words) as child:
             self.assertEqual(child.ask({"text": "to be or not to be"}), {"done": {"words": 6}})
             self.assertEqual(child.ask(b"AAAA"), {"dead": {"error": "the payload has no text"}})
+        with Child(tell) as child:
+            child.task({"text": "to be", "pause": 0})
+            said = [child.hear() for _ in range(5)]
+            self.assertEqual([one.pop("request") for one in said], [1] * 5)
+            self.assertEqual(
+                said,
+                [{"output": "to\n"}, {"progress": "1 of 2"}, {"output": "be\n"}, {"progress": "2 of 2"}, {"done": {"words": 2}}],
+            )
         names: Dict[str, Any] = {}
         # A test imports the handler; here it is defined, and not served.
         exec(words.replace("serve(words)", "") + tests.replace("from words import words", ""), names)

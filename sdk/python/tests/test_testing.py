@@ -13,13 +13,22 @@ class Testing(unittest.TestCase):
     def test_it_tells_outcome_progress_and_follow_ups(self) -> None:
         def words(task: Task) -> object:
             task.progress("counting")
+            task.emit("to\n")
+            task.emit("")
+            task.emit("be")
             task.submit("check", {"id": task.id}, delay=2)
             return {"words": len(task.payload["text"].split()), "attempt": task.attempt}
 
         run = testing.run(words, {"text": "to be"}, id="t", attempt=3)
         self.assertEqual((run.outcome, run.result), ("done", {"words": 2, "attempt": 3}))
         self.assertEqual((run.error, run.after, run.progress), (None, None, ["counting"]))
+        self.assertEqual((run.output, testing.run(lambda task: None).output), ("to\nbe", ""))
         self.assertEqual(run.follow_ups, [{"agent": "check", "delay_ms": 2_000, "payload": {"id": "t"}}])
+
+    def test_a_trace_is_handed_on(self) -> None:
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        self.assertEqual(testing.run(lambda task: task.traceparent, traceparent=trace).result, trace)
+        self.assertIsNone(testing.run(lambda task: task.traceparent).result)
 
     def test_it_tells_failures(self) -> None:
         def fail(task: Task) -> object:

@@ -12,7 +12,7 @@ use tidemill_tests::lab::{End, Line, Mode, Payload, QUIET, Setup, Writer, now_ms
 use tidemill_worker::{Context, Exit, Handle, Options, Outcome, Registry, Shutdown, Worker, lone};
 
 fn main() -> anyhow::Result<ExitCode> {
-    tidemill_common::telemetry::init();
+    tidemill_common::telemetry::init("tidemill-lab");
     let setup: Setup = serde_json::from_str(&std::env::args().nth(1).context("usage: lab_worker JSON")?)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let exit = runtime.block_on(run(&setup))?;

@@ -110,7 +110,11 @@ impl AgentSection {
             }
         }
         match self.kind {
-            Kind::Process if self.enabled => wrong.extend(self.check_command()),
+            Kind::Process if self.enabled => {
+                wrong.extend(self.check_command());
+                // The first task of a child waits for it within its own time.
+                wrong.extend(self.outside_of_the_run("ready_within", self.ready_within));
+            }
             Kind::Http if self.enabled => wrong.extend(self.check_http()),
             _ => {}
         }
@@ -123,13 +127,18 @@ impl AgentSection {
             return vec!["url: is missing; for instance url = \"https://agents.example/run\"".to_owned()];
         }
         let mut wrong = self.http().check();
-        if self.call_timeout.is_some_and(|call| call > self.longest()) {
-            wrong.push("call_timeout: must be at most the agent's timeout, of which it is a part".to_owned());
-        }
-        if self.call_timeout.is_none() && self.connect_timeout.is_some_and(|connect| connect > self.longest()) {
-            wrong.push("connect_timeout: must be at most the agent's timeout, of which it is a part".to_owned());
+        wrong.extend(self.outside_of_the_run("call_timeout", self.call_timeout));
+        if self.call_timeout.is_none() {
+            wrong.extend(self.outside_of_the_run("connect_timeout", self.connect_timeout));
         }
         wrong
+    }
+
+    /// A part that may take longer than the whole: its own error would never be seen.
+    fn outside_of_the_run(&self, key: &str, part: Option<Duration>) -> Option<String> {
+        let (part, longest) = (part?, self.longest());
+        (part > longest)
+            .then(|| format!("{key}: {part:?} is more than the agent's timeout, {longest:?}, of which it is a part"))
     }
 
     /// Its longest run.

@@ -121,16 +121,26 @@ fn what_does_not_fit_together_is_told_at_once() {
         "agents.remote.url: is missing",
         "agents.inside.url: holds a user or password",
         "agents.inside.headers.Tidemill-Fence: is set by the worker itself",
-        "agents.inside.connect_timeout: must be at most call_timeout",
-        "agents.inside.call_timeout: must be at most the agent's timeout",
+        "agents.inside.connect_timeout: 12s is more than call_timeout, 11s",
+        "agents.inside.call_timeout: 11s is more than the agent's timeout, 10s",
         "agents.inside.response_bytes_max: must be 1 to 1048576",
         "agents.inside.allow_private: \"ten\" is neither a network",
         "agents.near.url: refused: 127.0.0.1 is a loopback address",
-        "agents.near.connect_timeout: must be at most the agent's timeout",
+        "agents.near.connect_timeout: 2s is more than the agent's timeout, 1s",
     ] {
         assert!(all.contains(part), "{part} is missing in:\n{all}");
     }
     assert!(!all.contains("secret") && !all.contains("hush"), "{all}");
+}
+
+#[test]
+fn a_child_that_may_need_longer_than_a_run_is_refused() {
+    let section = |ready: &str| {
+        format!("[agents.late]\nkind = \"process\"\ncommand = [\"sh\"]\ntimeout = \"10s\"\nready_within = {ready:?}\n")
+    };
+    assert!(file(&section("10s")).is_ok());
+    let Mistakes(wrong) = file(&section("20s")).unwrap_err();
+    assert_eq!(wrong, ["agents.late.ready_within: 20s is more than the agent's timeout, 10s, of which it is a part"]);
 }
 
 #[test]

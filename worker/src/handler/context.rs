@@ -33,6 +33,8 @@ pub struct Context {
     pub(crate) output: Option<mpsc::Sender<Output>>,
     /// Whether there was any output.
     pub(crate) emitted: Arc<AtomicBool>,
+    /// The span of this run, if somebody collects it.
+    pub(crate) traceparent: Option<String>,
 }
 
 impl Context {
@@ -72,6 +74,12 @@ impl Context {
     pub fn idempotency_key(&self) -> &str {
         self.task.key.as_deref().unwrap_or(self.task.id.as_str())
     }
+    /// The trace that this run belongs to, in W3C's form (`traceparent`): its own span, if this worker exports spans, else what the
+    /// task was submitted with. Follow-ups are given it.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.traceparent.as_deref().or(self.task.meta.traceparent.as_deref())
+    }
     /// How much of its time is left.
     #[must_use]
     pub fn remaining(&self) -> Duration {
@@ -107,13 +115,17 @@ impl Context {
         }
     }
     /// Submits a follow-up: handed in with this run's success, in the same step, so that a run that is repeated cannot double it;
-    /// a run that fails submits nothing. It is given no more time than this task has left: a most age is handed down.
+    /// a run that fails submits nothing. It is given no more time than this task has left: a most age is handed down. So is the trace,
+    /// unless it has one.
     ///
     /// # Errors
     /// When the task is not valid, too deep, or there are too many: 256, or 4 MiB of payloads.
     pub fn submit(&self, mut task: NewTask) -> Result<TaskId, Invalid> {
         task.depth = self.task.depth.saturating_add(1);
         task.meta.parent = Some(self.task.id.clone());
+        if task.meta.traceparent.is_none() {
+            task.meta.traceparent = self.traceparent().map(str::to_owned);
+        }
         if let Some(at) = self.too_old {
             let left = at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             task.max_age = Some(task.max_age.map_or(left, |own| own.min(left)));

@@ -26,5 +26,6 @@ pub(crate) fn context(payload: impl Into<bytes::Bytes>, attempt: u16) -> Context
         progress: None,
         output: None,
         emitted: Arc::default(),
+        traceparent: None,
     }
 }

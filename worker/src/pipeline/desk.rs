@@ -39,6 +39,8 @@ struct Held {
     /// Stops its handler; none once it is being settled.
     stop: Option<CancellationToken>,
     why: Option<Why>,
+    /// The span of its run, once that has ended.
+    traced: Option<String>,
 }
 
 /// The desk.
@@ -183,7 +185,7 @@ impl Desk {
         let Delivered { delivery: Delivery { id, fence, attempt, losses, envelope }, now_ms } = delivered;
         if self.called_off.remove(&fence.0) {
             // Whatever is settled, the store will cancel it.
-            self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: Some(Why::CalledOff) });
+            self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: Some(Why::CalledOff), traced: None });
             return Err(SettleItem { id, fence, verb: Verb::Release, follow_ups: Vec::new() });
         }
         let opened = envelope::open(id.clone(), &envelope).map_err(|e| format!("invalid: {e}")).and_then(|task| {
@@ -198,7 +200,7 @@ impl Desk {
                 self.running[agent] += 1;
                 self.brought[agent] += 1;
                 self.total += 1;
-                self.held.insert(fence.0, Held { id, stop: Some(stop.clone()), why: None });
+                self.held.insert(fence.0, Held { id, stop: Some(stop.clone()), why: None, traced: None });
                 let ticket = Ticket::new(self.life, fence, agent, self.events.clone());
                 let waited_ms = (attempt == 1 && losses == 0).then(|| now_ms.saturating_sub(ready_ms(&task)));
                 let left = |ms: u64| Duration::from_millis(ms.saturating_sub(now_ms));
@@ -206,16 +208,21 @@ impl Desk {
                 Ok(Running { task, agent, attempt, losses, waited_ms, too_old, stop, ticket })
             }
             Err(error) => {
-                self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: None });
+                self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: None, traced: None });
                 Err(SettleItem { id, fence, verb: Verb::Dead { error }, follow_ups: Vec::new() })
             }
         }
     }
 
+    /// The span of a run that waits to be settled.
+    pub(crate) fn traced(&self, fence: Fence) -> Option<&str> {
+        self.held.get(&fence.0)?.traced.as_deref()
+    }
+
     /// Finished → what is to be settled: frees the slot and judges the end by what we know of the run. None: it is not ours any
     /// more.
     pub(crate) fn finish(&mut self, finished: Finished) -> Option<SettleItem> {
-        let Finished { life, fence, agent, ended, follow_ups } = finished;
+        let Finished { life, fence, agent, ended, follow_ups, traced } = finished;
         self.running[agent] = self.running[agent].saturating_sub(1);
         self.total = self.total.saturating_sub(1);
         if life != self.life {
@@ -223,6 +230,7 @@ impl Desk {
         }
         let held = self.held.get_mut(&fence.0).filter(|held| held.stop.is_some())?;
         held.stop = None;
+        held.traced = traced;
         let verb = judge(ended, held.why);
         let follow_ups = if matches!(verb, Verb::Done { .. }) { follow_ups } else { Vec::new() };
         Some(SettleItem { id: held.id.clone(), fence, verb, follow_ups })
@@ -289,7 +297,7 @@ impl Desk {
 
     /// A delivery of an earlier life whose end is known and not settled: on our account again.
     pub(crate) fn adopt(&mut self, item: &SettleItem) {
-        self.held.insert(item.fence.0, Held { id: item.id.clone(), stop: None, why: None });
+        self.held.insert(item.fence.0, Held { id: item.id.clone(), stop: None, why: None, traced: None });
     }
 }
 

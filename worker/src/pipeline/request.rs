@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use tidemill_common::store::{self, Claim, Settle};
+use tidemill_common::store::{self, Claim, Claimed, Settle};
+use tidemill_common::{envelope, trace};
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::claim::Ask;
 use super::settle::Batch;
@@ -61,7 +63,11 @@ impl Pipeline {
                 shares: ask.shares,
                 offers: &ask.offers,
             };
-            let answer = trouble.persist("claim", || store.claim(&claim)).await;
+            let span = trace::claim();
+            let answer = trouble.persist("claim", || store.claim(&claim)).instrument(span.clone()).await;
+            if let Ok(claimed) = &answer {
+                tell_of(&span, claimed);
+            }
             if let Err(error) = &answer {
                 trouble.tell("claim", error);
             }
@@ -72,9 +78,13 @@ impl Pipeline {
     pub(super) fn settle(&self, batch: Batch) {
         let (store, id, life, trouble) =
             (Arc::clone(&self.store), self.id.clone(), self.desk.life(), Arc::clone(&self.trouble));
+        let span = trace::settle(batch.items.len());
+        for item in batch.items.iter().filter(|_| !span.is_disabled()) {
+            trace::link(&span, self.desk.traced(item.fence));
+        }
         self.ask(async move {
             let settle = Settle { worker: &id, lane: batch.lane, sequence: batch.sequence, items: &batch.items };
-            let answer = trouble.persist("settle", || store.settle(&settle)).await;
+            let answer = trouble.persist("settle", || store.settle(&settle)).instrument(span).await;
             if let Err(error) = &answer {
                 trouble.tell("settle", error);
             }
@@ -134,5 +144,18 @@ impl Pipeline {
         };
         let (holds, scope) = (self.sweeps.subscribe(), self.scope.clone());
         self.tracker.spawn(async move { scope.run_until_cancelled_owned(Box::pin(sweep.run(holds))).await });
+    }
+}
+
+/// What a claim has brought, for its span.
+fn tell_of(span: &Span, claimed: &Claimed) {
+    if span.is_disabled() {
+        return;
+    }
+    trace::count(span, claimed.deliveries.len());
+    for delivery in &claimed.deliveries {
+        if let Ok(task) = envelope::open(delivery.id.clone(), &delivery.envelope) {
+            trace::link(span, task.meta.traceparent.as_deref());
+        }
     }
 }

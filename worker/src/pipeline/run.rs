@@ -20,6 +20,7 @@ use tidemill_common::name::{Fence, TaskId};
 use tidemill_common::retry::CAP_MS_MAX;
 use tidemill_common::store::Verb;
 use tidemill_common::task::{Keep, NewTask, Task};
+use tidemill_common::trace;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::time::Instant;
@@ -101,6 +102,8 @@ impl Running {
         let Self { task, agent, attempt, losses, too_old, stop, ticket, .. } = self;
         let member = kit.crew.member(agent);
         let timeout = timeout(&task, member.agent.timeout, too_old.map(|at| at.saturating_duration_since(began)));
+        let span = trace::run(&task, attempt, ticket.fence());
+        let traced = trace::context(&span);
         let context = Context {
             task: Arc::new(task),
             attempt,
@@ -113,18 +116,21 @@ impl Running {
             progress: Some(kit.progress.clone()),
             output: Some(kit.output.clone()),
             emitted: Arc::default(),
+            traceparent: traced.clone(),
         };
         let task = Arc::clone(&context.task);
         let emitted = Arc::clone(&context.emitted);
-        let (ended, follow_ups) = carry_out(&*member.agent.handler, context, timeout, kit.result_ttl).await;
+        let run = carry_out(&*member.agent.handler, context, timeout, kit.result_ttl);
+        let (ended, follow_ups) = run.instrument(span.clone()).await;
         if emitted.load(Ordering::Relaxed) {
             output::end(&kit.output, ticket.fence()).await;
         }
         let (ended, follow_ups) = kit.payloads.write(&task, attempt, ended, follow_ups).await;
+        trace::ended(&span, label(&ended));
         if let Some(metrics) = &kit.metrics {
             metrics.finished(member.name.as_str(), label(&ended), began.elapsed().as_secs_f64());
         }
-        ticket.finish(ended, follow_ups)
+        Finished { traced, ..ticket.finish(ended, follow_ups) }
     }
 }
 

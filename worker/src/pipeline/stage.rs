@@ -54,6 +54,8 @@ pub(crate) struct Finished {
     pub(crate) ended: Ended,
     /// What it submits, if it has succeeded.
     pub(crate) follow_ups: Vec<NewTask>,
+    /// The span of its run, for those of later stages.
+    pub(crate) traced: Option<String>,
 }
 
 /// How a handler ended.
@@ -99,7 +101,7 @@ impl Ticket {
     }
 
     fn finished(&self, ended: Ended, follow_ups: Vec<NewTask>) -> Finished {
-        Finished { life: self.life, fence: self.fence, agent: self.agent, ended, follow_ups }
+        Finished { life: self.life, fence: self.fence, agent: self.agent, ended, follow_ups, traced: None }
     }
 }
 

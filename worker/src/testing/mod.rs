@@ -145,6 +145,7 @@ impl Trial {
             progress: Some(progress),
             output: Some(output),
             emitted: Arc::default(),
+            traceparent: None,
         };
         let mut running = Box::pin(carry_out(&*self.handler, context, timeout, RESULT_TTL));
         let (mut called_off, mut why, mut given) = (self.called_off, None, Vec::new());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_common::name::ScheduleName;
 use tidemill_common::schedule::Schedule;
 use tidemill_common::store::Kept;
-use tidemill_producer::AgentName;
+use tidemill_producer::{AgentName, Client};
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure, Outcome};
@@ -25,6 +25,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const EXAMPLES: &str = "Examples:
   producer schedule apply schedules.toml --dry-run
   producer schedule apply schedules.toml
+  producer schedule apply schedules.toml --prune --dry-run
 ";
 
 const FILE: &str = "A file:
@@ -37,10 +38,10 @@ const FILE: &str = "A file:
   overlap = \"skip\"                and missed, paused, queue, priority, tenant, start_within, max_age, order_key, cost, max_attempts,
                                   timeout, retry_base, retry_cap, result: as the flags of `schedule set`
 
-All mistakes are named at once, and then nothing is put in force. Schedules that the file does not name stay as they are; those that
-are as it says are left alone, with their next slot.
+All mistakes are named at once, and then nothing is put in force. Schedules that the file does not name stay as they are,
+or are deleted with --prune, after the others are in force; those that are as it says are left alone, with their next slot.
 
-Fields (JSON), of each: name; outcome (new, changed, same); changes (names of fields that differ). Ndjson has a line each.";
+Fields (JSON), of each: name; outcome (new, changed, same, deleted); changes (names of fields that differ). Ndjson has a line each.";
 
 /// Put a file of schedules in force
 #[derive(Debug, clap::Args)]
@@ -49,6 +50,9 @@ pub(super) struct Args {
     /// The schedules, in TOML; `-` reads stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Delete the schedules that the file does not name; tasks that they have handed in stay
+    #[arg(long)]
+    prune: bool,
     /// Only check it, and say what would change
     #[arg(long)]
     dry_run: bool,
@@ -83,7 +87,16 @@ impl<'a> View<'a> {
         let outcome = if changes.is_empty() { "same" } else { "changed" };
         Self { name, outcome, changes }
     }
+
+    /// Those that are there and in no file.
+    fn gone(schedules: &[Schedule], all: &'a [Kept]) -> impl Iterator<Item = Self> {
+        let gone = all.iter().filter(|kept| schedules.iter().all(|schedule| schedule.name != kept.name));
+        gone.map(|kept| Self { name: &kept.name, outcome: DELETED, changes: Vec::new() })
+    }
 }
+
+/// The outcome of one that the file does not name.
+const DELETED: &str = "deleted";
 
 /// Names of the fields that differ.
 fn differences(old: &Schedule, new: &Schedule) -> Vec<String> {
@@ -108,19 +121,12 @@ pub(super) async fn run(args: &Args, context: &Context) -> Outcome {
     })?;
     let client = context.connect().await?;
     let all = client.schedules().await?;
-    let views: Vec<View<'_>> = schedules.iter().map(|schedule| View::of(schedule, &all)).collect();
+    let mut views: Vec<View<'_>> = schedules.iter().map(|schedule| View::of(schedule, &all)).collect();
+    if args.prune {
+        views.extend(View::gone(&schedules, &all));
+    }
     if !args.dry_run {
-        for (schedule, _) in schedules.iter().zip(&views).filter(|(_, view)| view.outcome != "same") {
-            let failed = |error| {
-                let failure = Failure::from(error);
-                let text = format!(
-                    "schedule {}: {}\n  those before it are in force; the same command again does the rest",
-                    schedule.name, failure.text
-                );
-                Failure { text, ..failure }
-            };
-            client.set_schedule(schedule).await.map_err(failed)?;
-        }
+        put_in_force(&client, &schedules, &views).await?;
     }
     match context.out.format {
         Format::Json => context.out.json(&views)?,
@@ -130,15 +136,39 @@ pub(super) async fn run(args: &Args, context: &Context) -> Outcome {
     Ok(Exit::Ok)
 }
 
+/// Sets what differs, and then deletes what is gone: the views of the schedules come first, in their order.
+async fn put_in_force(client: &Client, schedules: &[Schedule], views: &[View<'_>]) -> Result<(), Failure> {
+    let failed = |name: &ScheduleName, error| {
+        let failure = Failure::from(error);
+        let text = format!(
+            "schedule {name}: {}\n  those before it are done; the same command again does the rest",
+            failure.text
+        );
+        Failure { text, ..failure }
+    };
+    for (schedule, _) in schedules.iter().zip(views).filter(|(_, view)| view.outcome != "same") {
+        client.set_schedule(schedule).await.map_err(|error| failed(&schedule.name, error))?;
+    }
+    for View { name, .. } in views.iter().filter(|view| view.outcome == DELETED) {
+        // That somebody else was faster is as good.
+        client.delete_schedule(name).await.map_err(|error| failed(name, error))?;
+    }
+    Ok(())
+}
+
 fn table(views: &[View<'_>], dry_run: bool, context: &Context) -> std::io::Result<()> {
     for View { name, outcome, changes } in views {
-        let paint = if *outcome == "same" { Paint::Faint } else { Paint::Good };
+        let paint = match *outcome {
+            "same" => Paint::Faint,
+            DELETED => Paint::Care,
+            _ => Paint::Good,
+        };
         let said = context.out.paint(paint, outcome);
         let changes = if changes.is_empty() { String::new() } else { format!(": {}", changes.join(", ")) };
         context.out.line(&format!("{name}  {said}{changes}"))?;
     }
     if dry_run {
-        context.out.note("Nothing was put in force: this was a dry run.");
+        context.out.note("Nothing was changed: this was a dry run.");
     }
     Ok(())
 }

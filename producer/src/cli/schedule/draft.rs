@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tidemill_common::name::ScheduleName;
 use tidemill_common::schedule::{Missed, Overlap, Schedule, Template};
 use tidemill_common::task::DELAY_MAX;
-use tidemill_producer::{AgentName, Keep, Meta, Priority, QueueName, RetryPolicy};
+use tidemill_producer::{AgentName, Keep, Priority, QueueName, RetryPolicy};
 
 use super::super::facts::{KeepResult, Span, priority, text};
 use super::super::filter::priority_parser;
@@ -95,19 +95,7 @@ pub(super) struct Draft {
 
 /// A schedule of which nothing else is said. Its pattern is yet to come.
 pub(super) fn plain(name: ScheduleName, agent: AgentName, payload: Bytes) -> Schedule {
-    let task = Template {
-        agent,
-        payload,
-        queue: QueueName::default(),
-        tenant: String::new(),
-        priority: Priority::default(),
-        start_within_ms: 0,
-        max_age_ms: 0,
-        max_attempts: 3,
-        cost: 1,
-        order_key: None,
-        meta: Meta::default(),
-    };
+    let task = Template::new(agent, payload);
     let (missed, overlap) = (Missed::default(), Overlap::default());
     Schedule { name, cron: String::new(), zone: "UTC".to_owned(), missed, overlap, paused: false, task }
 }

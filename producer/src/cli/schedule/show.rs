@@ -8,10 +8,9 @@ use tidemill_producer::{Client, Keep, TaskId};
 
 use super::super::Context;
 use super::super::codes::Code;
-use super::super::dead_show::PayloadView;
 use super::super::exit::{Exit, Failure, Outcome};
 use super::super::output::{Format, Out, Paint, printable};
-use super::super::view;
+use super::super::view::{self, PayloadView};
 use super::super::words::{age, span};
 
 /// Slots that are shown.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Tuple, Union
+from typing import Iterator, Tuple, Union
 
 #: A word about a run: its key, and its value as JSON.
 Word = Tuple[str, bytes]
@@ -16,6 +16,8 @@ Word = Tuple[str, bytes]
 RESULT_BYTES_MAX = 1 << 20
 PROGRESS_CHARS_MAX = 256
 ERROR_CHARS_MAX = 1_000
+# A part of a run's output in one line: with every character escaped it is still well below the longest line.
+_OUTPUT_CHARS_MAX = 1 << 16
 
 
 def encode(value: object) -> bytes:
@@ -39,6 +41,13 @@ def base64_text(data: Union[bytes, bytearray, memoryview]) -> str:
 def line(request: int, word: Word) -> bytes:
     kind, value = word
     return b'{"request":%d,"%s":%s}\n' % (request, kind.encode(), value)
+
+
+def output(value: object) -> Iterator[Word]:
+    """A part of a run's output, in as many lines as it needs."""
+    whole = str(value)
+    for start in range(0, len(whole), _OUTPUT_CHARS_MAX):
+        yield "output", encode(text(whole[start : start + _OUTPUT_CHARS_MAX], _OUTPUT_CHARS_MAX))
 
 
 def failure(kind: str, error: object, after_ms: Union[int, None] = None) -> Word:

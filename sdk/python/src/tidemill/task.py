@@ -30,6 +30,8 @@ class Task:
     key: str
     #: When the run is out of time, by `time.monotonic()`.
     deadline: float
+    #: The trace that the run belongs to, as W3C's `traceparent` says it; None: of none.
+    traceparent: Optional[str]
     #: The payload: the value, if it is JSON, else its bytes.
     payload: Any
     #: Set when the run is to stop: called off, out of time, lease lost, the worker stopping. The child is ended if the
@@ -47,6 +49,7 @@ class Task:
         self.fence = fields["fence"]
         self.key = fields["key"]
         self.deadline = time.monotonic() + fields["deadline_ms"] / 1000
+        self.traceparent = fields.get("traceparent")
         encoded = fields.get("payload_base64")
         self.payload = fields["payload"] if encoded is None else base64.b64decode(encoded)
         self.cancelled = threading.Event()
@@ -71,6 +74,13 @@ class Task:
     def progress(self, text: str) -> None:
         """Says how far the run is; 256 characters are kept."""
         self._say(("progress", _wire.encode(_wire.text(text, _wire.PROGRESS_CHARS_MAX))))
+
+    def emit(self, text: str) -> None:
+        """Gives out a part of the result, or of a log, while the run goes on: `producer tail` follows it. It is kept for
+        an hour, the newest 4 MiB. Nothing is added to it: say line breaks yourself.
+        """
+        for word in _wire.output(text):
+            self._say(word)
 
     def submit(
         self,

@@ -34,6 +34,8 @@ class Run:
     #: After how many seconds it wants to run again; None: not said.
     after: Optional[float] = None
     progress: List[str] = field(default_factory=list)
+    #: All that was given out by `emit`.
+    output: str = ""
     #: Follow-ups, as in the protocol's `submit`: `agent`, `payload` or `payload_base64`, `delay_ms`, and so on. They
     #: count only if the outcome is `done`.
     follow_ups: List[Dict[str, Any]] = field(default_factory=list)
@@ -52,6 +54,7 @@ def run(
     losses: int = 0,
     fence: int = 1,
     key: Optional[str] = None,
+    traceparent: Optional[str] = None,
     timeout: float = 300.0,
     cancelled: bool = False,
     cancel_at: Optional[str] = None,
@@ -72,6 +75,8 @@ def run(
         "key": id if key is None else key,
         "deadline_ms": timeout * 1000,
     }
+    if traceparent is not None:
+        fields["traceparent"] = traceparent
     if isinstance(payload, (bytes, bytearray, memoryview)):
         fields["payload_base64"] = _wire.base64_text(payload)
     else:
@@ -86,6 +91,8 @@ def run(
             seen.progress.append(said)
             if said == cancel_at:
                 call_off()
+        elif kind == "output":
+            seen.output += said
         else:
             seen.follow_ups.append(said)
 

@@ -93,8 +93,11 @@ impl HttpOptions {
                 wrong.push(format!("{key}: must be above zero"));
             }
         }
-        if self.call_timeout.is_some_and(|call| self.connect_timeout > call) {
-            wrong.push("connect_timeout: must be at most call_timeout, of which it is a part".to_owned());
+        if let Some(call) = self.call_timeout.filter(|call| self.connect_timeout > *call) {
+            let connect = self.connect_timeout;
+            wrong.push(format!(
+                "connect_timeout: {connect:?} is more than call_timeout, {call:?}, of which it is a part"
+            ));
         }
         if !(1..=RESPONSE_BYTES_MAX).contains(&self.response_bytes_max) {
             wrong.push(format!("response_bytes_max: must be 1 to {RESPONSE_BYTES_MAX}"));

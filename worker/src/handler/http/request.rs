@@ -57,8 +57,8 @@ pub(super) fn headers(fixed: &HeaderMap, context: &Context, limit: Duration) -> 
     if !task.tenant.is_empty() {
         put("tidemill-tenant", encoded(&task.tenant));
     }
-    if let Some(trace) = task.meta.traceparent.as_ref().filter(|trace| trace.bytes().all(|b| b.is_ascii_graphic())) {
-        put("traceparent", trace.clone());
+    if let Some(trace) = context.traceparent().filter(|trace| trace.bytes().all(|b| b.is_ascii_graphic())) {
+        put("traceparent", trace.to_owned());
     }
     let json = serde_json::from_slice::<IgnoredAny>(context.payload()).is_ok();
     put("content-type", if json { "application/json" } else { "application/octet-stream" }.to_owned());

@@ -188,9 +188,9 @@ impl One {
 }
 
 /// What the child may want to know. Of visible ASCII alone, so that no text breaks an environment, or a script that reads it.
-fn facts(context: &Context) -> [(&'static str, String); 7] {
+fn facts(context: &Context) -> Vec<(&'static str, String)> {
     let deadline_ms = context.remaining().as_millis();
-    [
+    let mut facts = vec![
         ("TIDEMILL_TASK", encoded(context.id().as_str())),
         ("TIDEMILL_AGENT", context.task().agent.as_str().to_owned()),
         ("TIDEMILL_ATTEMPT", context.attempt().to_string()),
@@ -198,7 +198,10 @@ fn facts(context: &Context) -> [(&'static str, String); 7] {
         ("TIDEMILL_KEY", encoded(context.idempotency_key())),
         ("TIDEMILL_DEADLINE_MS", deadline_ms.to_string()),
         ("TIDEMILL_TENANT", encoded(&context.task().tenant)),
-    ]
+    ];
+    // The name that OpenTelemetry has for it.
+    facts.extend(context.traceparent().map(|of| ("TRACEPARENT", encoded(of))));
+    facts
 }
 
 /// Ends it: SIGTERM, then SIGKILL. What is left of its group goes with it.

@@ -16,7 +16,7 @@ do, rest = words[0], words[1] if len(words) > 1 else ""
 if do == "exit":
     print("first\nlast \x1b[31mwords", file=sys.stderr); sys.exit(int(rest))
 elif do == "kill": os.kill(os.getpid(), signal.SIGKILL)
-elif do == "facts": print(json.dumps({k: v for k, v in os.environ.items() if k.startswith("TIDEMILL_") or k == "ADDED"}))
+elif do == "facts": print(json.dumps({k: v for k, v in os.environ.items() if k.startswith("TIDEMILL_") or k in ("ADDED", "TRACEPARENT")}))
 elif do == "argv": print(json.dumps(sys.argv))
 elif do == "much": sys.stdout.buffer.write(b"x" * int(rest))
 elif do == "flood":
@@ -111,6 +111,7 @@ async fn a_child_knows_its_task_and_no_secrets() {
     let mut of = context("facts", 3);
     let task = Arc::get_mut(&mut of.task).unwrap();
     (task.tenant, task.key) = ("a\0b\nX=y".into(), Some("50% é".into()));
+    task.meta.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
     let id = task.id.clone();
     let Outcome::Done(said) = agent.run(of).await else { panic!() };
     let said: serde_json::Value = serde_json::from_slice(&said).unwrap();
@@ -124,6 +125,7 @@ async fn a_child_knows_its_task_and_no_secrets() {
         ("TIDEMILL_KEY", "50%25%20%C3%A9"),
         ("TIDEMILL_TENANT", "a%00b%0AX=y"),
         ("ADDED", "yes"),
+        ("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     ] {
         assert_eq!(said[name], value, "{name}");
     }

@@ -1,5 +1,6 @@
 //! Real children (`python3`), without Redis.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ def work(task):
     elif do == "env": say(request=n, done=sorted(k for k in os.environ if k.startswith("TIDEMILL") or k == "ADDED"))
     elif do == "retry": say(request=n, retry={"error": "later", "after_ms": 5})
     elif do == "throttled": say(request=n, throttled={"error": "429", "after_ms": 6})
+    elif do == "trace": say(request=n, done=task.get("traceparent"))
     elif do == "dead": say(request=n, dead={"error": "never"})
     elif do == "stray": print("hello from print"); sys.stdout.flush()
     elif do == "long": sys.stdout.write("x" * 3000000 + "\n"); sys.stdout.flush()
@@ -83,6 +85,23 @@ async fn a_child_answers_and_stays() {
         Outcome::Throttled { error: "429".into(), until: Duration::from_millis(6) }
     );
     assert_eq!(run(&agent, r#"{"do":"dead"}"#).await, Outcome::dead("never"));
+}
+
+#[tokio::test]
+async fn a_child_knows_the_trace_of_its_task() {
+    let children = Children::start().unwrap();
+    let agent = agent(&children, |_| {});
+    assert_eq!(result(run(&agent, r#"{"do":"trace"}"#).await), "null");
+    let mut of = context(r#"{"do":"trace"}"#, 1);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Arc::get_mut(&mut of.task).unwrap().meta.traceparent = Some(trace.into());
+    assert_eq!(result(agent.run(of.clone()).await), format!("{trace:?}"));
+    of.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01".into());
+    assert_eq!(
+        result(agent.run(of).await),
+        "\"00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01\"",
+        "its own span"
+    );
 }
 
 #[tokio::test]

@@ -52,6 +52,8 @@ pub(super) fn task(request: u64, context: &Context) -> Vec<u8> {
         key: &'a str,
         deadline_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
+        traceparent: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         payload: Option<&'a RawValue>,
         #[serde(skip_serializing_if = "Option::is_none")]
         payload_base64: Option<String>,
@@ -71,6 +73,7 @@ pub(super) fn task(request: u64, context: &Context) -> Vec<u8> {
             fence: context.fence().0,
             key: context.idempotency_key(),
             deadline_ms: u64::try_from(context.remaining().as_millis()).unwrap_or(u64::MAX),
+            traceparent: context.traceparent(),
             payload,
             payload_base64: payload.is_none().then(|| BASE64.encode(bytes)),
         },
