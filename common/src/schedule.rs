@@ -108,6 +108,9 @@ pub struct Template {
     /// Units it takes of rates.
     #[serde(default = "one")]
     pub cost: u32,
+    /// Slots it takes.
+    #[serde(default = "slot")]
+    pub weight: u16,
     /// Its order key.
     #[serde(default)]
     pub order_key: Option<String>,
@@ -130,12 +133,16 @@ impl Template {
             max_age_ms: 0,
             max_attempts: attempts(),
             cost: one(),
+            weight: slot(),
             order_key: None,
             meta: Meta::default(),
         }
     }
 }
 
+fn slot() -> u16 {
+    1
+}
 fn attempts() -> u16 {
     3
 }
@@ -276,6 +283,7 @@ impl Schedule {
             max_age: ms(t.max_age_ms),
             max_attempts: t.max_attempts,
             cost: t.cost,
+            weight: t.weight,
             order_key: t.order_key.clone(),
             meta: t.meta.clone(),
             ..NewTask::new(t.agent.clone(), t.payload.clone())

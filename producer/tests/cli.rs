@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic with its line is a test's report, in its helpers too")]
 
+#[path = "cli/book.rs"]
+mod book;
 #[path = "cli/bulk.rs"]
 mod bulk;
 #[path = "cli/dead.rs"]

@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 ";
 
 const FIELDS: &str = "Fields (JSON): those of `status`, and
-  max_attempts, cost, depth, order_key, hold_on_dead, key, accepted_ms, too_old_ms, timeout_ms, parent
+  max_attempts, cost, weight, depth, order_key, hold_on_dead, key, accepted_ms, too_old_ms, timeout_ms, parent
   payload           as JSON; or payload_text, or payload_hex; none of them when it cannot be read";
 
 /// All of one task: facts, payload, its last errors, its outcome
@@ -43,6 +43,7 @@ struct View {
     status: StatusView,
     max_attempts: Option<u16>,
     cost: Option<u32>,
+    weight: Option<u16>,
     depth: Option<u8>,
     order_key: Option<String>,
     hold_on_dead: Option<bool>,
@@ -112,6 +113,7 @@ impl View {
             status,
             max_attempts: task.map(|t| t.max_attempts),
             cost: task.map(|t| t.cost),
+            weight: task.map(|t| t.weight),
             depth: task.map(|t| t.depth),
             order_key: task.and_then(|t| t.order_key.clone()),
             hold_on_dead: task.map(|t| t.hold_on_dead),
@@ -138,6 +140,7 @@ impl View {
             ("key", text(&self.key)),
             ("attempts", self.max_attempts.map(|most| format!("{} of {most}", status.attempt))),
             ("cost", self.cost.filter(|cost| *cost > 1).map(|cost| cost.to_string())),
+            ("weight", self.weight.filter(|weight| *weight > 1).map(|weight| weight.to_string())),
             ("timeout", self.timeout_ms.map(words::span)),
             ("parent", self.parent.as_ref().map(ToString::to_string)),
             ("accepted", self.accepted_ms.map(|ms| format!("{} ago", words::span(now_ms.saturating_sub(ms))))),

@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
 /// The fields of a listed task, for the help text.
 pub(crate) const FIELDS: &str = "Fields (JSON; null where there is nothing to say):
   id, state          queued, scheduled, parked, running, succeeded, dead, cancelled, expired
-  agent, queue, priority, tenant, order_key, hold_on_dead, key, cost, max_attempts
+  agent, queue, priority, tenant, order_key, hold_on_dead, key, cost, weight, max_attempts
                      not of a task of which only the outcome is left, or that cannot be read
   gate               what holds a parked task back
   worker             that runs it
@@ -84,6 +84,7 @@ pub(crate) struct TaskView {
     hold_on_dead: Option<bool>,
     key: Option<String>,
     cost: Option<u32>,
+    weight: Option<u16>,
     max_attempts: Option<u16>,
     gate: Option<String>,
     worker: Option<String>,
@@ -121,6 +122,7 @@ impl TaskView {
             hold_on_dead: task.map(|t| t.hold_on_dead),
             key: task.and_then(|t| t.key.clone()),
             cost: task.map(|t| t.cost),
+            weight: task.map(|t| t.weight),
             max_attempts: task.map(|t| t.max_attempts),
             gate: detail.clone().filter(|_| state == State::Parked),
             worker: detail.filter(|_| state == State::Running),

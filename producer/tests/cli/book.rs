@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::support::{run, run_with, server};
+use crate::support::{run, run_with, server};
 
 const SEVEN: &str = "# the key of the team\nrevision = 7\ntiers = [\"free\", \"pro\"]\n[[limit]]\nmatch = { agent = \"gpt4\" }\n\
                      slots = 5\nrate = { minute = 60 }\n";
@@ -23,7 +23,11 @@ fn books_are_applied_once_and_mistakes_come_together() {
     let shown = run("redis://127.0.0.1:1", &["book", "show-compiled", path]).assert_code(0).json();
     let rules = json!([{"k": "s", "p": "", "c": 5}, {"k": "r", "p": "", "w": [[60, 60_000]]}]);
     assert_eq!(shown, json!({"revision": 7, "masks": ["a"], "rules": [{"field": "a/gpt4", "rules": rules}]}));
-    assert_eq!(run(&url, &["book", "show", "--output", "table"]).assert_code(0).out.trim(), SEVEN.trim(), "with its comments");
+    assert_eq!(
+        run(&url, &["book", "show", "--output", "table"]).assert_code(0).out.trim(),
+        SEVEN.trim(),
+        "with its comments"
+    );
     write("revision = 7\n[[limit]]\nslots = 6\n");
     assert_eq!(run(&url, &["book", "apply", path]).assert_code(5).json()["outcome"], "conflict");
     write("revision = 6\n[[limit]]\nslots = 6\n");
@@ -56,7 +60,8 @@ fn a_plan_says_what_changes_for_what_waits() {
     );
     assert_eq!((&plan["waiting"], &plan["touched"]), (&json!(3), &json!({"gpt4": 2})));
     assert_eq!((&plan["stranded"], &plan["stranded_first"][0]["gate"]), (&json!(1), &json!("r/a/gpt4")));
-    let table = run_with(&url, &["book", "apply", "-", "--dry-run", "--output", "table"], next.as_bytes()).assert_code(0).out;
+    let table =
+        run_with(&url, &["book", "apply", "-", "--dry-run", "--output", "table"], next.as_bytes()).assert_code(0).out;
     assert!(table.contains("~ agent gpt4: rate 60 per minute -> 30 per minute"), "{table}");
     assert!(table.contains("1 could never pass"), "{table}");
 }
@@ -71,7 +76,10 @@ fn one_knob_is_turned_and_the_history_keeps_all() {
     let set = |args: &[&str]| run(&url, &[&["book", "set"], args].concat());
     set(&["--agent", "gpt4", "slots=5", "rate.minute=60", "rate.burst=10", "--note", "a start"]).assert_code(0);
     set(&["--agent", "gpt4", "rate.second=20", "rate.minute=none"]).assert_code(0);
-    assert_eq!(run(&url, &["book", "set", "--agent", "gpt4", "slots=none", "rate=none"]).assert_code(0).json()["revision"], 3);
+    assert_eq!(
+        run(&url, &["book", "set", "--agent", "gpt4", "slots=none", "rate=none"]).assert_code(0).json()["revision"],
+        3
+    );
     let text = |n: &str| run(&url, &["book", "show", "--revision", n, "--output", "table"]).assert_code(0).out;
     assert!(text("1").contains("minute = 60") && text("1").contains("burst = 10"), "{}", text("1"));
     assert!(text("2").contains("second = 20") && !text("2").contains("minute"), "{}", text("2"));

@@ -203,6 +203,7 @@ async fn the_commands_of_idempotency_are_run() {
 
 #[tokio::test]
 async fn the_commands_of_the_shorter_guides_are_run() {
+    run_page("limits.md", 1).await;
     run_page("payloads.md", 1).await;
     run_page("timeouts.md", 1).await;
     run_page("upgrading.md", 2).await;

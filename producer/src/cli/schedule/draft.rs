@@ -73,6 +73,9 @@ pub(super) struct Draft {
     /// Units that a task takes of rate limits [default: 1]
     #[arg(long, value_name = "N")]
     cost: Option<u32>,
+    /// Slots its tasks take of slot limits [default: 1]
+    #[arg(long, value_name = "N")]
+    weight: Option<u16>,
     /// Runs that count before a task is dead [default: 3]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u16>,
@@ -151,6 +154,7 @@ impl Draft {
         task.tenant = self.tenant.unwrap_or_else(|| std::mem::take(&mut task.tenant));
         task.order_key = self.order_key.or_else(|| task.order_key.take()).filter(|key| !key.is_empty());
         task.cost = self.cost.unwrap_or(task.cost);
+        task.weight = self.weight.unwrap_or(task.weight);
         task.max_attempts = self.max_attempts.unwrap_or(task.max_attempts);
         task.meta.timeout_ms = self.timeout.map_or(task.meta.timeout_ms, ms);
         if self.retry_base.is_some() || self.retry_cap.is_some() {
