@@ -35,6 +35,8 @@ enum Phase {
     All,
     /// Many tasks wait, then one worker starts: tasks a second from the first start to the last.
     Drain,
+    /// A drain with a slot and two rates on every task, over a thousand tenants, against one without.
+    Gated,
     /// An idle worker, then a producer submits: tasks a second from the first submit to the last start.
     Both,
     /// 200 tasks a second on an idle worker: from submit to the handler's start.
@@ -68,12 +70,14 @@ async fn main() -> Result<()> {
     match cli.phase.unwrap_or(Phase::All) {
         Phase::All => {
             phases::drain(&runs).await?;
+            phases::gated(&runs).await?;
             phases::both(&runs).await?;
             phases::pickup(&runs).await?;
             phases::memory(&runs).await?;
             phases::idle(&runs).await
         }
         Phase::Drain => phases::drain(&runs).await,
+        Phase::Gated => phases::gated(&runs).await,
         Phase::Both => phases::both(&runs).await,
         Phase::Pickup => phases::pickup(&runs).await,
         Phase::Memory => phases::memory(&runs).await,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures::StreamExt as _;
-use tidemill_producer::{Client, Options};
+use tidemill_producer::book::Mistake;
+use tidemill_producer::{Book, Client, Options};
 use tokio::time::Instant;
 
 use crate::lab::{Lab, median, task};
@@ -48,6 +49,50 @@ pub(crate) async fn drain(runs: &Runs) -> Result<()> {
         median(rates),
         median(submits),
         median(cpus)
+    );
+    Ok(())
+}
+
+/// The rules of the gated case: a slot, a minute's rate and a day's rate on every task, none of them ever used up.
+const RULES: &str =
+    "revision = 1\n[[limit]]\nper = [\"tenant\"]\nslots = 1000000\nrate = { minute = 1000000, day = 100000000 }\n";
+const TENANTS: usize = 1_000;
+
+/// A drain with gates on every task, over a thousand tenants, against one without, in turn.
+pub(crate) async fn gated(runs: &Runs) -> Result<()> {
+    let (mut plain, mut gated, mut cpus) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
+    for _ in 0..runs.runs {
+        for on in [false, true] {
+            let mut lab = Lab::start().await?;
+            let client = Client::connect(Options::at(lab.server.url())).await?;
+            if on {
+                let book = Book::parse(RULES).map_err(|e| anyhow::anyhow!(Mistake::listed(&e)))?;
+                client.apply_book(&book).await?;
+            }
+            let mut answers =
+                client.submit_all((0..runs.tasks).map(|n| task().tenant(format!("tenant-{}", n % TENANTS))));
+            while let Some(answer) = answers.next().await {
+                answer.result?;
+            }
+            let cpu = lab.cpu_us()?;
+            lab.worker(runs.concurrency, false).await?;
+            lab.done(runs.tasks).await?;
+            let used = (lab.cpu_us()? - cpu) / runs.tasks as f64;
+            let times = lab.finish()?;
+            let speed = rate(times.len(), times[0].1, times[times.len() - 1].1);
+            if on {
+                (gated.push(speed), cpus.1.push(used))
+            } else {
+                (plain.push(speed), cpus.0.push(used))
+            };
+        }
+    }
+    let (plain, gated) = (median(plain), median(gated));
+    println!(
+        "gated    {gated:>9.0} tasks/s with slots and two rates a task, {plain:.0} without: {:.0} %   Redis CPU {:.1} and {:.1} us/task",
+        100.0 * gated / plain,
+        median(cpus.1),
+        median(cpus.0)
     );
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! One task, as it is: its state, its result, its payload, both as they were before any codec.
 
+use std::collections::BTreeMap;
+
 use tidemill_common::envelope;
 use tidemill_common::name::TaskId;
 use tidemill_common::state::State;
-use tidemill_common::store::{self, Status};
+use tidemill_common::store::{self, GateSeen, LineSeen, Status};
 use tidemill_common::task::Task;
 use tidemill_payloads::Payloads;
 
@@ -11,6 +13,22 @@ use crate::client::{Client, firmly};
 use crate::error::Error;
 
 impl Client {
+    /// A gate, and where a task stands in its line.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn gate(&self, gate: &str, id: &TaskId) -> Result<GateSeen, Error> {
+        Ok(firmly(|| self.store().gate(gate, id)).await?)
+    }
+
+    /// The gates at which tasks wait, by name.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn lines(&self) -> Result<BTreeMap<String, LineSeen>, Error> {
+        Ok(firmly(|| self.store().lines()).await?)
+    }
+
     /// Where a task is and how it fared. Its result is decoded.
     ///
     /// # Errors

@@ -5,11 +5,11 @@ local C                                                            -- the claim 
 local SUSPECT = 2                                                  -- losses after which a task runs alone
 local INFO = {}                                                    -- header bytes -> what they say, and the rules: read once a claim
 
-local function claim_open(me, most, rooms, lone)
+local function claim_open(me, most, rooms, lone, reads)
   -- mostly there is none of these: one look says so
   local odd = call('EXISTS', AT, B .. ':wants', PAUSED, unpack(READY)) > 0
   local fence = math.max((tonumber(call('HGET', N, 'fence') or '0') or 0) + 1, us)
-  C = { me = me, most = most, rooms = rooms, lone = lone, n = 0, looks = most + math.min(most + 16, 64), ghosts = 256, fence = fence, acks = {},
+  C = { me = me, most = most, rooms = rooms, lone = lone, reads = reads, n = 0, looks = most + math.min(most + 16, 64), ghosts = 256, fence = fence, acks = {},
     run = {}, ids = {}, out = { 'ok', now, 0, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, odd = odd, ats = odd and call('EXISTS', AT) == 1,
     held = odd and call('EXISTS', PAUSED) == 1 and next(pauses()) and true }
 end
@@ -64,6 +64,7 @@ local function consider(id, env, at, src, entry, own)
   end
   local alone = t and t.losses >= SUSPECT and not C.lone
   local offered = (C.rooms[info.agent] or 0) > 0
+  if info.version > C.reads then return gate('want:@' .. info.version), nil, { prio = info.prio, place = seq - HEAD_START[info.prio] } end
   if alone or not offered or C.held or #rules > 0 then
     local h = { queue = info.queue, agent = info.agent, tenant = info.tenant, prio = info.prio, cost = info.cost,
       weight = info.weight, place = seq - HEAD_START[info.prio] }

@@ -73,7 +73,7 @@ local function bury_unknown(agent)
 end
 local function unknown_agents(after_)
   for _, agent in ipairs(call('SRANDMEMBER', B .. ':wants', 8)) do
-    if agent ~= '*' then
+    if not string.find(agent, '^[*@]') then                        -- alone, or a version that its workers read one day
       if known_to_somebody(agent) then call('ZREM', NOBODY, agent) else call('ZADD', NOBODY, 'NX', num(now), agent) end
     end
   end

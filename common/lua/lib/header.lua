@@ -4,8 +4,8 @@
 --                          | queue | agent | tenant | order key | idempotency key, each with a u8 length
 --                          | u16 weight (slots it takes; 1) | f64 most age ms, each if the flags say so
 --   then the body, never read. Tasks of one kind share a header byte for byte, so that scripts look it up rather than read it.
--- A later version keeps all this and may add to its end, so that scripts of this one can move such a task about. A worker that cannot
--- read it settles it as dead: claims do not ask yet which versions a worker reads.
+-- A later version keeps all this and may add to its end, so that scripts of this one can move such a task about. A claim says up to
+-- which version its worker reads; what is later waits in the line `want:@<version>` for one that reads it.
 local VERSION, SEALED, SEALED_BYTES = 1, '>BI4dddH', 31
 local ENDED = { d = 'succeeded', x = 'dead', c = 'cancelled', e = 'expired' } -- the first letter of an outcome, where an envelope was
 local HEADER_FMT = '>BBHI4BBc0Bc0Bc0Bc0Bc0'

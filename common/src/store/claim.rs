@@ -74,6 +74,7 @@ impl Store {
             claim.sequence.to_string().into(),
             claim.most.to_string().into(),
             Value::from_static_str(if claim.lone { "1" } else { "0" }),
+            self.reads.to_string().into(),
         ];
         args.extend(claim.shares.iter().map(|s| Value::from(s.to_string())));
         for offer in claim.offers {

@@ -93,7 +93,9 @@ impl Store {
         begin: Option<&[AgentName]>,
         may_sweep: bool,
     ) -> Result<Renewed, Error> {
-        let agents = begin.unwrap_or_default().iter().fold(String::from(","), |all, a| all + a.as_str() + ",");
+        let mut agents = begin.unwrap_or_default().iter().fold(String::from(","), |all, a| all + a.as_str() + ",");
+        // It is woken for what earlier workers cannot read.
+        (2..=self.reads).for_each(|version| agents.push_str(&format!("@{version},")));
         let args: Vec<Value> = vec![
             worker.as_str().into(),
             ms(lease.lease),

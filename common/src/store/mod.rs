@@ -17,6 +17,7 @@ mod error;
 mod fleet;
 mod inspect;
 mod lease;
+mod line;
 mod operate;
 mod output;
 mod pause;
@@ -44,6 +45,7 @@ pub use error::{Error, Reason};
 pub use fleet::{CONCURRENCY_MAX, Tuned, WorkerSeen};
 pub use inspect::{Counts, Status};
 pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
+pub use line::{GateSeen, LineSeen};
 pub use operate::Cancelled;
 pub use output::{NewPiece, PIECE_BYTES_MAX, Piece, Tail};
 pub use pause::{Pausable, Pause};
@@ -72,6 +74,8 @@ pub struct Store {
     retry_for: Duration,
     reconnects: Arc<AtomicU64>,
     options: RedisOptions,
+    /// The version up to which envelopes are read.
+    reads: u8,
 }
 
 impl std::fmt::Debug for Store {
@@ -117,6 +121,7 @@ impl Store {
             retry_for: Duration::from_millis(options.retry_for_ms),
             reconnects,
             options: options.clone(),
+            reads: crate::envelope::VERSION,
         };
         if let Err(unfit) = store.check_server().await {
             // Or each try of somebody who waits for the server would leave a connection behind.
@@ -124,6 +129,14 @@ impl Store {
             return Err(unfit);
         }
         Ok(store)
+    }
+
+    /// As a later build, which reads later envelopes: for tests.
+    #[cfg(feature = "test-clock")]
+    #[must_use]
+    pub fn reading(mut self, version: u8) -> Self {
+        self.reads = version;
+        self
     }
 
     /// The base of this shard's keys.

@@ -100,6 +100,8 @@ pub(super) struct Scripts {
     pub(super) tune: Script,
     pub(super) workers: Script,
     pub(super) nudge: Script,
+    pub(super) gate: Script,
+    pub(super) lines: Script,
 }
 
 impl Scripts {
@@ -156,6 +158,8 @@ impl Scripts {
             workers: script("workers", true, &[], lua!("workers")),
             emit: script("emit", true, &[], lua!("emit")),
             nudge: script("nudge", true, &[], lua!("nudge")),
+            gate: script("gate", true, &[HEADER, ROW], lua!("gate")),
+            lines: script("lines", true, &[], lua!("lines")),
         }
     }
 }
@@ -175,7 +179,7 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 24] {
+    fn each(&mut self) -> [&mut Script; 26] {
         let Self {
             submit,
             claim,
@@ -201,10 +205,12 @@ impl Scripts {
             tune,
             workers,
             nudge,
+            gate,
+            lines,
         } = self;
         [
             submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
-            refresh, pause, schedule, fire, progress, emit, tune, workers, nudge,
+            refresh, pause, schedule, fire, progress, emit, tune, workers, nudge, gate, lines,
         ]
     }
 }

@@ -1,8 +1,9 @@
 //! `producer explain`: a task's state in words, or what a code means.
 
 use serde::Serialize;
+use tidemill_common::book::needs::{Need, Subject};
 use tidemill_common::store::{Filter, Pausable, Pause};
-use tidemill_producer::{Client, Counts, Select, State, Status, TaskId};
+use tidemill_producer::{Book, Client, Counts, Select, State, Status, TaskId};
 
 use super::codes::{Code, Entry, looks_like_one};
 use super::exit::{Exit, Failure, Outcome};
@@ -67,9 +68,13 @@ pub(crate) fn show_code(code: &str, out: &Out) -> Outcome {
 
 /// What is to be known beside a task's status. A dead head is looked for only where one may be.
 pub(crate) async fn around(client: &Client, id: &TaskId, status: &Status, counts: &Counts) -> Result<Around, Failure> {
-    let mut around = Around { now_ms: counts.now_ms, workers: counts.workers, held_by: None, pauses: Vec::new() };
+    let mut around = Around { now_ms: counts.now_ms, workers: counts.workers, ..Around::default() };
     around.pauses = paused(client, id, status, counts.now_ms).await?;
     let gate = status.gate.as_deref().filter(|_| status.state == Some(State::Parked));
+    if let Some(gate) = gate {
+        around.gate = Some(client.gate(gate, id).await?);
+        around.need = need(client, id, status, gate).await?;
+    }
     let Some(key) = gate.and_then(|gate| gate.strip_prefix(ORDER)) else { return Ok(around) };
     let select = Select { filter: Filter { ordered: true, ..Filter::default() }, ..Select::state(State::Dead) };
     client
@@ -82,6 +87,16 @@ pub(crate) async fn around(client: &Client, id: &TaskId, status: &Status, counts
         })
         .await?;
     Ok(around)
+}
+
+/// What the book in force says of the gate.
+async fn need(client: &Client, id: &TaskId, status: &Status, gate: &str) -> Result<Option<Need>, Failure> {
+    let (Some(task), true) = (super::view::head(id, status), gate.starts_with("s/") || gate.starts_with("r/")) else {
+        return Ok(None);
+    };
+    let Some(book) = client.book().await?.and_then(|kept| Book::parse(&kept.text).ok()) else { return Ok(None) };
+    let subject = Subject { queue: task.queue.as_str(), agent: task.agent.as_str(), tenant: &task.tenant };
+    Ok(book.needs(subject).into_iter().find(|need| need.gate == gate))
 }
 
 /// The pauses that hold it back: also those that it has not met yet, since a paused queue is not looked at.

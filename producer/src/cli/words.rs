@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tidemill_common::book::needs::{Allows, Need};
 use tidemill_common::config::duration;
 use tidemill_common::history::{DeadReason, PastError};
-use tidemill_common::store::{Pausable, Pause};
+use tidemill_common::store::{GateSeen, Pausable, Pause};
 use tidemill_common::task::Task;
 use tidemill_producer::{State, Status, TaskId};
 
@@ -45,6 +46,10 @@ pub(crate) struct Around {
     pub(crate) held_by: Option<TaskId>,
     /// The pauses that hold it back.
     pub(crate) pauses: Vec<Pause>,
+    /// The gate in whose line it stands.
+    pub(crate) gate: Option<GateSeen>,
+    /// What that gate allows, as the book says.
+    pub(crate) need: Option<Need>,
 }
 
 /// A whole explanation, a sentence a line.
@@ -70,6 +75,7 @@ pub(crate) fn explain(id: &TaskId, status: &Status, around: &Around) -> Vec<Stri
         Some(State::Cancelled) => vec![format!("It was called off{}.", ago(now_ms, status.ended_ms))],
         Some(State::Expired) => vec![format!("It had not started before its deadline and expired{}.", ago(now_ms, status.ended_ms))],
     };
+    lines.extend(around.gate.iter().flat_map(|seen| in_line(id, seen, around)));
     lines.extend(around.pauses.iter().map(|held| pause::sentence(held, now_ms)));
     if let Some(head) = &around.held_by {
         lines.push(format!(
@@ -180,11 +186,62 @@ fn running(status: &Status, now_ms: u64) -> Vec<String> {
     lines
 }
 
+/// A gate's name in a few words, for lists.
+pub(crate) fn gate_name(name: &str) -> String {
+    match (name.get(..2), name.strip_prefix("want:")) {
+        (_, Some("*")) => "lost before, to run alone".into(),
+        (_, Some(agent)) => format!("a worker for {}", printable(agent)),
+        (Some("s/"), _) => format!("slots of {}", rule(&name[2..])),
+        (Some("r/"), _) => format!("rate of {}", rule(&name[2..])),
+        (Some("p/"), _) => "paused".into(),
+        _ => String::new(),
+    }
+}
+
+/// Its place in the line of its gate, who holds that, and when it may be its turn.
+fn in_line(id: &TaskId, seen: &GateSeen, around: &Around) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(need) = &around.need {
+        lines.push(format!("The rule allows {}.", tidemill_producer::book::allows(need)));
+    }
+    if seen.place == 1 {
+        lines.push(format!("It is the first of {} in line.", seen.waiting));
+    } else if seen.place > 1 {
+        let first = seen.first.as_ref().map_or_else(String::new, |first| format!("; the first is {first}"));
+        lines.push(format!("It is number {} of {} in line{first}.", seen.place, seen.waiting));
+    }
+    if !seen.holders.is_empty() {
+        let held =
+            seen.holders.iter().map(|(holder, n)| if *n == 1 { holder.to_string() } else { format!("{holder} ({n})") });
+        let more = if seen.whole && seen.holders.len() < 8 { "" } else { ", and maybe others" };
+        lines.push(format!("{} in use, by {}{more}.", seen.used, held.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(other) = seen.reserved.as_ref().filter(|other| *other != id) {
+        lines.push(format!("What is given back is kept for {other}, which was moved between gates too often."));
+    }
+    if let Some(at) = expected_ms(seen, around) {
+        lines.push(format!("It may start in about {}.", span(at.saturating_sub(around.now_ms).max(1))));
+    }
+    lines
+}
+
+/// When a rate may let it through, if nothing goes wrong: those before it take their turns at the pace of the slowest window.
+fn expected_ms(seen: &GateSeen, around: &Around) -> Option<u64> {
+    let Allows::Rate(windows, _) = &around.need.as_ref()?.allows else { return None };
+    let each = windows.iter().map(|(limit, ms)| ms.div_ceil((*limit).max(1))).max()?;
+    (seen.due_ms > 0 && seen.place > 0).then(|| seen.due_ms.saturating_add((seen.place - 1).saturating_mul(each)))
+}
+
 /// What a gate's name means.
 pub(crate) fn gate(name: &str, agent: &str) -> String {
     let shown = printable(name);
     if name == "want:*" {
         return "It was lost with its workers before, so it waits for one that runs it alone; a worker starts such a child by itself.".into();
+    }
+    if let Some(version) = name.strip_prefix("want:@") {
+        return format!(
+            "Gate {shown}: it was handed in by a later build, and no worker that asked for work reads version {version}. It goes on when one that does has room."
+        );
     }
     if name.starts_with("want:") {
         return format!(
@@ -217,21 +274,17 @@ pub(crate) fn gate(name: &str, agent: &str) -> String {
     }
 }
 
-/// The match of a rule, `at/gpt4/acme`, in words: `agent gpt4, tenant acme`.
-fn rule(field: &str) -> String {
-    let (mask, values) = field.split_once('/').unwrap_or((field, ""));
-    let mut values = values.splitn(mask.len(), '/');
-    let parts: Vec<String> = mask
-        .chars()
-        .filter_map(|kind| match kind {
-            'q' => Some("queue"),
-            'a' => Some("agent"),
-            't' => Some("tenant"),
-            _ => None,
-        })
-        .map(|kind| format!("{kind} {}", printable(values.next().unwrap_or_default())))
-        .collect();
-    if parts.is_empty() { "all tasks".to_owned() } else { parts.join(", ") }
+/// What a gate's name says of its rule: `a+t/gpt4/acme` is `agent gpt4, tenant acme`, as the rule counts each by itself.
+fn rule(name: &str) -> String {
+    let (parts, values) = name.split_once('/').unwrap_or((name, ""));
+    let is_in = |letter: char| parts.contains(letter);
+    // In the order of the values; the tier has none where the tenant has one.
+    let named = [("queue", 'q'), ("agent", 'a'), ("tier", 'r'), ("tenant", 't')];
+    let named: Vec<_> = named.into_iter().filter(|(_, l)| is_in(*l) && !(*l == 'r' && is_in('t'))).collect();
+    let mut values = values.splitn(named.len().max(1), '/');
+    let words: Vec<String> =
+        named.iter().map(|(word, _)| format!("{word} {}", printable(values.next().unwrap_or_default()))).collect();
+    if words.is_empty() { "all tasks".to_owned() } else { words.join(", ") }
 }
 
 fn ago(now_ms: u64, then_ms: u64) -> String {
@@ -264,6 +317,7 @@ mod tests {
         for (name, words) in [
             ("want:echo", "runs agent echo"),
             ("want:*", "alone"),
+            ("want:@2", "reads version 2"),
             ("order:{x}", "\"{x}\""),
             ("s/*/", "all tasks"),
             ("p/*", "everything is paused"),

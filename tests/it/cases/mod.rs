@@ -17,6 +17,7 @@ mod l_01;
 mod l_02;
 mod m_01;
 mod m_02;
+mod p_01;
 mod p_02;
 mod p_03;
 mod r_01;

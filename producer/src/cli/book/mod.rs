@@ -5,6 +5,7 @@ mod file;
 mod history;
 mod set;
 mod show;
+mod top;
 
 use tidemill_producer::Book;
 use tidemill_producer::book::BookKept;
@@ -22,7 +23,9 @@ const EXAMPLES: &str = "Examples:
   producer book set --agent gpt4 slots=5 rate.minute=60
   producer book tier acme pro
   producer book history
+  producer book top                                  where tasks wait
   producer book show --revision 6 > limits.toml      as it was
+  producer book show-compiled limits.toml            what the scripts will read, without a server
 ";
 
 const BOOK: &str = "A book:
@@ -58,6 +61,7 @@ pub(crate) enum Action {
     Set(set::Args),
     Tier(set::Tier),
     History(history::Args),
+    Top(top::Args),
     /// Show what a book compiles to, without a server
     #[command(before_long_help = EXAMPLES)]
     ShowCompiled(file::File),
@@ -81,6 +85,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
         Action::Set(args) => set::run(args, context).await,
         Action::Tier(args) => set::tier(args, context).await,
         Action::History(args) => history::run(args, context).await,
+        Action::Top(args) => top::run(args, context).await,
         Action::ShowCompiled(file) => show::compiled(file, &context.out),
     }
 }
