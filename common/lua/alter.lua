@@ -43,7 +43,7 @@ local function one(id, verb, value)
   if not stays then lift(h, id) unreserve(needed, id) end           -- what it needs may be another thing now
   local tail = string.sub(env, SEALED_BYTES + prefix + 1)           -- from the most age on, as it is
   local head = head_of(h)
-  h.gen, h.waits, h.place = (h.gen + 1) % 4294967296, waits_of(h.queue, h.prio), h.seq - HEAD_START[h.prio]
+  h.gen, h.waits, h.place = next_gen(h.gen), waits_of(h.queue, h.prio), h.seq - HEAD_START[h.prio]
   call('SET', J .. id, pack(SEALED, h.version, h.gen, h.seq, h.due, h.exp, h.body - 1 - SEALED_BYTES - prefix + #head) .. head .. tail)
   count(was, -1)
   count(h.waits, 1)

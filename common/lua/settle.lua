@@ -1,7 +1,7 @@
 -- settle: running -> succeeded | scheduled (retry, throttled) | queued (release) | dead | cancelled. A batch, each item whole.
 -- Sent twice with the same sequence it gives the same answers; a later repeat gets `already` or `stale`.
 -- ARGV: worker | lane | sequence | n | (id, fence in 8 bytes, verb, number, data, follow-ups)*n | the follow-ups, as accept reads them
---   verbs: D done (number: ms to keep the result) R retry (delay ms) P throttled (delay ms; no attempt) L release (no attempt) X dead
+--   verbs: D done (number: ms to keep the result) R retry (delay ms) P throttled (delay ms; no attempt) L release (no attempt) X dead (1: it cannot be read)
 -- Follow-ups (a handler's outbox) are taken in only with a `done` that counts, so that a repeated run cannot double them.
 -- Reply: string of one letter a task, then the replies to the follow-ups taken in.
 --   d done r retry t throttled l released x dead c cancelled e expired | a already settled by this delivery s stale g gone ! unreadable
@@ -39,7 +39,7 @@ local function settle_one(id, fence, verb, number, data, row)
   if has(r.marks, ROW_CANCEL) then ended.outcome, ended.ttl = 'cancelled', nil finish(id, ended, h) return 'c' end
   if not h then quarantine(id) return '!' end
   if verb == 'X' or (verb == 'R' and r.attempt >= r.max) then
-    t.attempts, ended.outcome, ended.why = r.attempt, 'dead', verb == 'X' and REJECTED or ATTEMPTS
+    t.attempts, ended.outcome, ended.why = r.attempt, 'dead', verb ~= 'X' and ATTEMPTS or number == '1' and INVALID or REJECTED
     note(t, r.attempt, data)
     remember(id, t)
     finish(id, ended, h)

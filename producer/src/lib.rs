@@ -35,6 +35,7 @@ mod look;
 mod many;
 mod operate;
 mod receipt;
+mod repair;
 mod wait;
 mod waits;
 
@@ -43,6 +44,7 @@ pub use client::{Client, Options};
 pub use error::Error;
 pub use many::{Deed, Done, Select, reason_of};
 pub use receipt::{Ended, Receipt, Taken, Waited};
+pub use repair::Repaired;
 pub use tidemill_common::book::Book;
 pub use tidemill_common::name::{AgentName, QueueName, TaskId};
 pub use tidemill_common::retry::RetryPolicy;

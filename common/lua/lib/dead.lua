@@ -27,7 +27,7 @@ local function replay(id, h, seq, delay, new)
     if h.age > 0 then head = string.char(string.byte(head) - F_AGE) .. string.sub(head, 2, -9) end -- its age began long ago
   end
   local n = header(pack(SEALED, VERSION, 0, seq, 0, 0, #head) .. head)
-  n.gen, n.due, n.exp = (h.gen + 1) % 4294967296, delay > 0 and now + delay or 0, too_old(n)
+  n.gen, n.due, n.exp = next_gen(h.gen), delay > 0 and now + delay or 0, too_old(n)
   local t = history(call('HGET', AT, id))
   t.attempts, t.losses, t.lone, t.backs, t.replays = 0, 0, 0, 0, t.replays + 1
   remember(id, t)

@@ -53,9 +53,9 @@ end
 
 -- nil: handed over. A gate, us to wait, header: refused. true: it does not wait any more. `own`: the line whose head it is.
 local function consider(id, env, at, src, entry, own)
-  local ok, _, _, seq, _, exp, bytes = pcall(unpack_, SEALED, env)
+  local ok, version, _, seq, _, exp, bytes = pcall(unpack_, SEALED, env)
   local info = ok and info_of(env, bytes)
-  if not info then quarantine(id) return true end
+  if not info or version < 1 or version > VERSION_MAX then quarantine(id) return true end
   local t, rules, taken, deadline = at and history(at), info.rules, '', false
   if exp > 0 then                                                  -- a start deadline: a task that has started once has met it
     local ends = not t and exp or info.age > 0 and math.floor(seq / 1000) + info.age or math.huge
@@ -64,7 +64,7 @@ local function consider(id, env, at, src, entry, own)
   end
   local alone = t and t.losses >= SUSPECT and not C.lone
   local offered = (C.rooms[info.agent] or 0) > 0
-  if info.version > C.reads then return gate('want:@' .. info.version), nil, { prio = info.prio, place = seq - HEAD_START[info.prio] } end
+  if version > C.reads then return gate('want:@' .. version), nil, { prio = info.prio, place = seq - HEAD_START[info.prio] } end
   if alone or not offered or C.held or #rules > 0 then
     local h = { queue = info.queue, agent = info.agent, tenant = info.tenant, prio = info.prio, cost = info.cost,
       weight = info.weight, place = seq - HEAD_START[info.prio] }

@@ -6,8 +6,8 @@
 local ENDS, OVER = {}, {}                                          -- log parts by agent; ids that have ended
 local LOG_MAX, OUTCOME_FMT, OUTCOME_BYTES = 1000, '>c1c1c8HHdd', 30
 local LETTER = { done = 'd', dead = 'x', cancelled = 'c', expired = 'e' }
--- why a task is dead: attempts used up | rejected by its handler | poison | never fits | no worker knows its agent | '-': another end
-local ATTEMPTS, REJECTED, POISON, NEVER_FITS, UNKNOWN_AGENT, NOT_DEAD = 'a', 'r', 'p', 'n', 'u', '-'
+-- why a task is dead: attempts used up | rejected by its handler | invalid | poison | never fits | no worker knows its agent | '-': another end
+local ATTEMPTS, REJECTED, INVALID, POISON, NEVER_FITS, UNKNOWN_AGENT, NOT_DEAD = 'a', 'r', 'i', 'p', 'n', 'u', '-'
 local RESEND_MS, KEY_MS, DEAD_MS = 120000, 86400000, '7776000000'
 local TTLS = {}                                                    -- lifetimes asked for, at least the re-send window
 

@@ -6,12 +6,16 @@
 --   then the body, never read. Tasks of one kind share a header byte for byte, so that scripts look it up rather than read it.
 -- A later version keeps all this and may add to its end, so that scripts of this one can move such a task about. A claim says up to
 -- which version its worker reads; what is later waits in the line `want:@<version>` for one that reads it.
+local VERSION_MAX = 96                                             -- from 97 on it is a letter: an outcome
 local VERSION, SEALED, SEALED_BYTES = 1, '>BI4dddH', 31
 local ENDED = { d = 'succeeded', x = 'dead', c = 'cancelled', e = 'expired' } -- the first letter of an outcome, where an envelope was
 local HEADER_FMT = '>BBHI4BBc0Bc0Bc0Bc0Bc0'
 local F_ORDER, F_KEY, F_BIG, F_HOLD, F_AGE, F_WEIGHT = 1, 2, 4, 8, 16, 32 -- the client's flags
 local FLAGS_MAX, HEADER_MAX = 63, SEALED_BYTES + 9 + 5 * 256 + 10
 local MS_MAX = 315576000000                                        -- ten years: the longest delay, deadline and age
+-- A task that is altered gets another generation, far from those that later submits of its id may get (these grow with the clock): the
+-- step is 2^32 over the golden ratio, so that no few steps together are a small number.
+local function next_gen(gen) return (gen + 2654435761) % 4294967296 end
 local function has(flags, bit_) return math.floor(flags / bit_) % 2 == 1 end
 local NAMES = {}                                                   -- names found good in this script
 local function name_ok(s)
@@ -21,7 +25,7 @@ end
 
 local function decode(env)
   local v, gen, seq, due, exp, bytes = unpack_(SEALED, env)
-  if v < 1 or v > 96 then error('version') end                     -- from 97 on it is a letter: an outcome
+  if v < 1 or v > VERSION_MAX then error('version') end
   local flags, prio, max, cost, depth, queue, agent, tenant, order, key, at = unpack_(HEADER_FMT, env, SEALED_BYTES + 1)
   local body, age, weight = SEALED_BYTES + bytes + 1, 0, 1
   if has(flags, F_WEIGHT) then weight, at = unpack_('>H', env, at) end

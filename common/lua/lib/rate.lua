@@ -40,6 +40,7 @@ local function rate_convert(r, ev, same)                           -- same: buck
     end
   end
 end
+local function rate_at(r, i) return r.slot[i] or (r.state and rate_slot(r.state, i)) or 0 end
 local function rate_load(key, limit, window)
   local r = { key = key, limit = limit, window = window, width = window / 60, slot = {}, cursor = 0, sum = 0, taken = 0,
     ring = limit <= RING_MAX, size = limit, spread = 0 }
@@ -52,14 +53,12 @@ local function rate_load(key, limit, window)
     else r.state, r.cursor, r.sum, r.ring, r.size = state, cursor, math.max(sum, 0), sum < 0, -sum end
   elseif not r.ring then r.cursor = math.floor(us / r.width) end
   if not r.ring then                                               -- drop what has left the window
-    for i = 0, BUCKETS - 1 do
-      if r.state then r.slot[i] = rate_slot(r.state, i) end
-    end
     local cur = math.max(math.floor(us / r.width), r.cursor)       -- a clock a little back stays in the newest bucket
-    for b = r.cursor + 1, math.min(cur, r.cursor + BUCKETS) do
-      local s = b % BUCKETS r.sum = r.sum - (r.slot[s] or 0) r.slot[s] = 0
+    if cur - r.cursor >= BUCKETS then r.state, r.slot, r.sum = nil, {}, 0 end
+    for b = math.max(r.cursor, cur - BUCKETS) + 1, r.sum > 0 and cur or 0 do
+      local s = b % BUCKETS r.sum, r.slot[s] = r.sum - rate_at(r, s), 0
     end
-    r.cursor, r.whole = cur, true
+    r.cursor = cur
   end
   return r
 end
@@ -68,13 +67,13 @@ local function rate_wait(r, units)
   if units > r.limit then return -1 end
   if r.ring then
     local i = (r.cursor - r.limit + units - 1) % r.size            -- the unit that must be a window old
-    local t = math.min(r.slot[i] or (r.state and rate_slot(r.state, i)) or 0, us)
+    local t = math.min(rate_at(r, i), us)
     return t == 0 and 0 or math.max(0, t + r.window - us)
   end
   local free = r.limit - r.sum
   if units <= free then return 0 end
   for b = r.cursor - BUCKETS + 1, r.cursor do
-    free = free + (r.slot[b % BUCKETS] or 0)
+    free = free + rate_at(r, b % BUCKETS)
     if units <= free then return math.max(1, math.ceil((b + 1) * r.width + r.window - us)) end
   end
   return math.ceil(r.window)
@@ -90,7 +89,7 @@ local function rate_take(r, units)
     for _ = 1, units do r.slot[r.cursor] = us r.cursor = (r.cursor + 1) % r.size end
   else
     local s = r.cursor % BUCKETS
-    r.slot[s], r.sum = (r.slot[s] or 0) + units, r.sum + units
+    r.slot[s], r.sum = rate_at(r, s) + units, r.sum + units
   end
 end
 local function rate_flush(r)
@@ -100,6 +99,16 @@ local function rate_flush(r)
     local t, n = {}, r.ring and r.size or BUCKETS
     for i = 1, n do t[i] = r.slot[i - 1] or 0 end
     state = state .. pack('>' .. string.rep('d', n), unpack(t))
+  elseif not r.ring then                                           -- the buckets that have changed, between those that have not
+    local old, changed, at, parts = string.sub(r.state or '', RATE_HEAD + 1), {}, 1, { state }
+    for i in pairs(r.slot) do changed[#changed + 1] = i end
+    table.sort(changed)
+    for _, i in ipairs(changed) do
+      local kept = string.sub(old, at, i * 8)
+      parts[#parts + 1] = kept .. string.rep('\0', i * 8 + 1 - at - #kept) .. pack('>d', r.slot[i])
+      at = i * 8 + 9
+    end
+    state = table.concat(parts) .. string.sub(old, at)
   else                                                             -- the units just taken, in the slots from here on, round the end
     local from, n, t, old = (r.cursor - r.taken) % r.size, math.min(r.taken, r.size), pack('>d', us), string.sub(r.state or '', RATE_HEAD + 1)
     local first = math.min(n, r.size - from)

@@ -30,7 +30,7 @@ local function replace(h, o, delay, ttl, mode)
   if not queue_known(h.queue) then return 'u' end
   local due = delay > 0 and now + delay or 0
   if mode == 'b' then due = math.min(due, math.floor(was.seq / 1000) + DEBOUNCE_MOST * delay) end
-  local n = header(sealed(h, was.seq, (was.gen + 1) % 4294967296, delay, ttl, ARGV[o + 3]) .. ARGV[o + 3])
+  local n = header(sealed(h, was.seq, next_gen(was.gen), delay, ttl, ARGV[o + 3]) .. ARGV[o + 3])
   n.due = due
   local ran = call('HEXISTS', AT, id) == 1
   local stays = state == 'parked' and string.sub(by, 1, 6) == 'order:' or state == 'scheduled' and ran

@@ -73,14 +73,8 @@ impl Store {
             "moved" => return Ok(Applied::Moved(revision)),
             _ => return Ok(Applied::Older(revision)),
         };
-        let mut cursor = "0".to_owned();
-        loop {
-            let next = self.call(|s| &s.refresh, vec![Value::from(cursor.as_str())]).await?;
-            cursor = next.as_string().unwrap_or_else(|| "0".into());
-            if cursor == "0" {
-                return Ok(applied);
-            }
-        }
+        self.mark_lines().await?;
+        Ok(applied)
     }
 
     /// The book in force; none when there is none.

@@ -21,6 +21,7 @@ mod line;
 mod operate;
 mod output;
 mod pause;
+mod repair;
 mod reply;
 mod scan;
 mod schedule;

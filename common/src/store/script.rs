@@ -100,6 +100,7 @@ pub(super) struct Scripts {
     pub(super) tune: Script,
     pub(super) workers: Script,
     pub(super) nudge: Script,
+    pub(super) repair: Script,
     pub(super) gate: Script,
     pub(super) lines: Script,
 }
@@ -158,6 +159,7 @@ impl Scripts {
             workers: script("workers", true, &[], lua!("workers")),
             emit: script("emit", true, &[], lua!("emit")),
             nudge: script("nudge", true, &[], lua!("nudge")),
+            repair: script("repair", true, &[], lua!("repair")),
             gate: script("gate", true, &[HEADER, ROW], lua!("gate")),
             lines: script("lines", true, &[], lua!("lines")),
         }
@@ -179,7 +181,7 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 26] {
+    fn each(&mut self) -> [&mut Script; 27] {
         let Self {
             submit,
             claim,
@@ -205,12 +207,13 @@ impl Scripts {
             tune,
             workers,
             nudge,
+            repair,
             gate,
             lines,
         } = self;
         [
             submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
-            refresh, pause, schedule, fire, progress, emit, tune, workers, nudge, gate, lines,
+            refresh, pause, schedule, fire, progress, emit, tune, workers, nudge, repair, gate, lines,
         ]
     }
 }

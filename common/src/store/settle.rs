@@ -36,6 +36,11 @@ pub enum Verb {
     },
     /// Handed back unfinished: claimable at once; does not count.
     Release,
+    /// It cannot be run: its envelope or payload is not what this worker reads. Dead as `invalid`.
+    Unreadable {
+        /// Why.
+        error: String,
+    },
     /// It failed for good.
     Dead {
         /// Why.
@@ -138,6 +143,7 @@ impl Store {
                 Verb::Retry { error, after_ms } => ("R", *after_ms, Bytes::copy_from_slice(error.as_bytes())),
                 Verb::Throttled { error, after_ms } => ("P", *after_ms, Bytes::copy_from_slice(error.as_bytes())),
                 Verb::Release => ("L", 0, Bytes::new()),
+                Verb::Unreadable { error } => ("X", 1, Bytes::copy_from_slice(error.as_bytes())),
                 Verb::Dead { error } => ("X", 0, Bytes::copy_from_slice(error.as_bytes())),
             };
             args.push(Value::from_static_str(verb));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tidemill_common::store::{self, SCHEMA};
-use tidemill_producer::{Client, Counts, Error, Priority};
+use tidemill_producer::{Client, Counts, Error, Priority, Repaired};
 
 use super::exit::{Exit, Outcome};
 use super::output::Paint;
@@ -18,18 +18,23 @@ const CLOCKS_APART_MS: u64 = 5_000;
 
 const EXAMPLES: &str = "Examples:
   producer doctor
+  producer doctor --repair        also make anew what can be known from elsewhere: counts, and marks of lines and streams
   producer doctor --redis redis://host:6379 --output json | jq '.checks[] | select(.verdict != \"ok\")'
 ";
 
 /// Check the server and what is on it
 ///
-/// It changes nothing. It looks at what waits and at the dead, for 5 s each at most.
+/// Without `--repair` it changes nothing. It looks at what waits and at the dead, for 5 s each at most.
 ///
 /// JSON fields: ok; checks (name; verdict: ok, warn or bad; text; advice, or null). Exit code 1 when a check is bad, 7 when Redis
 /// cannot be reached.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = EXAMPLES)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Make anew what can be known from elsewhere: counts of what waits, and marks of lines and streams
+    #[arg(long)]
+    repair: bool,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,7 +69,7 @@ impl Check {
     }
 }
 
-pub(crate) async fn run(_args: &Args, context: &Context) -> Outcome {
+pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
     let url = context.config.redis.shown_url();
     let checks = match Client::connect(context.config.options()).await {
         Ok(client) => {
@@ -74,6 +79,9 @@ pub(crate) async fn run(_args: &Args, context: &Context) -> Outcome {
                 check("policy", Verdict::Ok, "no keys are evicted, as far as the server lets us see"),
                 check("layout", Verdict::Ok, format!("{SCHEMA}, the one that this build reads")),
             ];
+            if args.repair {
+                checks.push(repair(&client).await?);
+            }
             checks.extend(ask(&client, context.config.submit.waiting_max).await?);
             checks
         }
@@ -101,6 +109,22 @@ pub(crate) async fn run(_args: &Args, context: &Context) -> Outcome {
         context.out.json(&View { ok, checks })?;
     }
     Ok(if ok { Exit::Ok } else { Exit::Failure })
+}
+
+/// Repairs, and says what was wrong.
+async fn repair(client: &Client) -> Result<Check, Error> {
+    let Repaired { streams, counts } = client.repair().await?;
+    let streams = format!("{streams} streams were not looked at, and all lines are looked at anew");
+    Ok(match counts {
+        Some(0) => check("repair", Verdict::Ok, format!("the counts are right; {streams}")),
+        Some(n) => check("repair", Verdict::Ok, format!("{n} counts were wrong, and are right now; {streams}")),
+        None => check(
+            "repair",
+            Verdict::Warn,
+            format!("the counts were not looked at, since tasks moved meanwhile; {streams}"),
+        )
+        .advise("say it again when less is going on: pause the producers for a moment"),
+    })
 }
 
 async fn ask(client: &Client, waiting_max: u64) -> Result<Vec<Check>, Error> {

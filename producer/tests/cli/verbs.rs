@@ -274,3 +274,27 @@ fn a_terminal_gets_tables_in_colour_unless_it_does_not_want_them() {
     assert!(!shown("X", "1", &["--color", "never"]).contains('\u{1b}'));
     assert!(shown("NO_COLOR", "1", &["--color=always"]).contains('\u{1b}'));
 }
+
+#[test]
+fn doctor_repairs_counts_and_marks_and_touches_no_task() {
+    let server = server();
+    let url = server.url();
+    for priority in ["low", "high", "high"] {
+        run(&url, &["submit", "a", "1", "--priority", priority]).assert_code(0);
+    }
+    run(&url, &["submit", "a", "1", "--delay", "1h"]).assert_code(0);
+    server.command(&["DEL", "tidemill:{0}:live:10"]).unwrap();
+    server.command(&["HSET", "tidemill:{0}:n", "w:10:default", "7", "w:5:gone", "3"]).unwrap();
+    let said = |args: &[&str]| {
+        let checks = run(&url, args).json();
+        let all = checks["checks"].as_array().unwrap();
+        all.iter().find(|c| c["name"] == "repair").map(|c| c["text"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(said(&["doctor"]), None, "unasked it changes nothing");
+    let repaired = said(&["doctor", "--repair"]).unwrap();
+    assert!(repaired.starts_with("2 counts were wrong") && repaired.contains("1 streams were not"), "{repaired}");
+    let again = said(&["doctor", "--repair"]).unwrap();
+    assert!(again.starts_with("the counts are right") && again.contains("0 streams"), "{again}");
+    let waiting = run(&url, &["list", "--output", "ndjson"]).out.lines().count();
+    assert_eq!(waiting, 4);
+}

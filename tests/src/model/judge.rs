@@ -128,9 +128,10 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
         return Settled::Done;
     }
     let data = match &item.verb {
-        Verb::Retry { error, .. } | Verb::Throttled { error, .. } | Verb::Dead { error } => {
-            Bytes::copy_from_slice(error.as_bytes())
-        }
+        Verb::Retry { error, .. }
+        | Verb::Throttled { error, .. }
+        | Verb::Dead { error }
+        | Verb::Unreadable { error } => Bytes::copy_from_slice(error.as_bytes()),
         _ => Bytes::new(),
     };
     if run.cancel {
@@ -141,11 +142,15 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
     if item.verb != Verb::Release {
         past.note(now, run.attempt, &data);
     }
-    let dead =
-        matches!(item.verb, Verb::Dead { .. }) || (matches!(item.verb, Verb::Retry { .. }) && run.attempt >= max);
+    let dead = matches!(item.verb, Verb::Dead { .. } | Verb::Unreadable { .. })
+        || (matches!(item.verb, Verb::Retry { .. }) && run.attempt >= max);
     if dead {
         past.attempts = run.attempt;
-        let why = if matches!(item.verb, Verb::Dead { .. }) { b'r' } else { b'a' };
+        let why = match item.verb {
+            Verb::Dead { .. } => b'r',
+            Verb::Unreadable { .. } => b'i',
+            _ => b'a',
+        };
         let end = r.record_why(b'x', why, Some(&run), &past, &data, 0);
         r.end(id, end, Some(past));
         return Settled::Dead;

@@ -222,7 +222,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "alter: the entry of before counts still",
         edits: &[edit(
-            "h.gen, h.waits, h.place = (h.gen + 1) % 4294967296, waits_of",
+            "h.gen, h.waits, h.place = next_gen(h.gen), waits_of",
             "h.gen, h.waits, h.place = h.gen, waits_of",
         )],
     },
@@ -236,7 +236,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "replace: the task of the key runs with the old content as well",
-        edits: &[edit("(was.gen + 1) % 4294967296, delay, ttl", "was.gen, delay, ttl")],
+        edits: &[edit("next_gen(was.gen), delay, ttl", "was.gen, delay, ttl")],
     },
 ];
 

@@ -28,7 +28,7 @@ impl Reference {
         let seq = task_of_key.seq;
         task_of_key.new = NewTask { id: task_of_key.new.id.clone(), ..task.clone() };
         (task_of_key.header, task_of_key.body) = (sealed.header, sealed.body);
-        task_of_key.generation = task_of_key.generation.wrapping_add(1);
+        task_of_key.generation = super::reference::next_generation(task_of_key.generation);
         task_of_key.due = due;
         task_of_key.expires = expires(task, seq, now);
         task_of_key.indexed = task_of_key.deadline();

@@ -93,6 +93,7 @@ fn verb(rng: &mut Rng, style: &Style) -> Verb {
         0..=3 => Verb::Retry { error, after_ms },
         4 | 5 => Verb::Throttled { error, after_ms },
         6..=8 => Verb::Release,
+        _ if rng.percent(20) => Verb::Unreadable { error },
         _ => Verb::Dead { error },
     }
 }

@@ -209,7 +209,7 @@ impl Desk {
             }
             Err(error) => {
                 self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: None, traced: None });
-                Err(SettleItem { id, fence, verb: Verb::Dead { error }, follow_ups: Vec::new() })
+                Err(SettleItem { id, fence, verb: Verb::Unreadable { error }, follow_ups: Vec::new() })
             }
         }
     }

@@ -16,7 +16,7 @@ use tidemill_common::task::{NewTask, Task};
 use tidemill_payloads::{Error, Fault, Payloads as Chain};
 use tokio::sync::OnceCell;
 
-use super::run::{dead, delay_ms, retry};
+use super::run::{dead, delay_ms, retry, unreadable};
 use super::stage::Ended;
 
 /// How soon a task comes again that this worker lacks something for.
@@ -65,10 +65,10 @@ impl Payloads {
                 task.payload = payload;
                 Ok(())
             }
-            Ok(None) => Err(Ended::Answered(dead("invalid: its payload is gone".to_owned()))),
+            Ok(None) => Err(Ended::Answered(unreadable("invalid: its payload is gone".to_owned()))),
             // Redis is away: no fault of the task's. It is handed back, to run where its payload can be had.
             Err(e) if e.is_transient() => Err(Ended::Answered(Verb::Release)),
-            Err(e) => Err(Ended::Answered(dead(format!("invalid: its payload cannot be read: {e}")))),
+            Err(e) => Err(Ended::Answered(unreadable(format!("invalid: its payload cannot be read: {e}")))),
         }
     }
 
@@ -114,7 +114,7 @@ impl Payloads {
 /// How a run ends that has no payload.
 fn unread(task: &Task, error: &Error) -> Verb {
     let after = match error.fault() {
-        Fault::Payload => return dead(format!("invalid: {}", error.told())),
+        Fault::Payload => return unreadable(format!("invalid: {}", error.told())),
         Fault::Lacking => LACKING,
         Fault::Away => AWAY,
     };

@@ -233,6 +233,11 @@ pub(super) fn dead(reason: String) -> Verb {
     Verb::Dead { error: cut(reason) }
 }
 
+/// Its envelope or payload is not what this worker reads.
+pub(super) fn unreadable(error: String) -> Verb {
+    Verb::Unreadable { error: cut(error) }
+}
+
 pub(super) fn retry(error: String, after_ms: u64) -> Verb {
     Verb::Retry { error: cut(error), after_ms }
 }
@@ -262,7 +267,7 @@ fn label(ended: &Ended) -> &'static str {
         Ended::Answered(Verb::Done { .. }) => "done",
         Ended::Answered(Verb::Retry { .. }) => "retry",
         Ended::Answered(Verb::Throttled { .. }) => "throttled",
-        Ended::Answered(Verb::Dead { .. }) => "dead",
+        Ended::Answered(Verb::Dead { .. } | Verb::Unreadable { .. }) => "dead",
         Ended::Answered(Verb::Release) | Ended::Cut => "cut",
     }
 }

@@ -122,7 +122,10 @@ fn cause(error: &Error) -> String {
 fn size(item: &SettleItem) -> usize {
     let own = match &item.verb {
         Verb::Done { result, .. } => result.len(),
-        Verb::Retry { error, .. } | Verb::Throttled { error, .. } | Verb::Dead { error } => error.len(),
+        Verb::Retry { error, .. }
+        | Verb::Throttled { error, .. }
+        | Verb::Dead { error }
+        | Verb::Unreadable { error } => error.len(),
         Verb::Release => 0,
     };
     64 + own + item.follow_ups.iter().map(|t| 256 + t.payload.len()).sum::<usize>()

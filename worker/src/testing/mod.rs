@@ -208,7 +208,7 @@ fn outcome(verb: Verb) -> Option<Outcome> {
         Verb::Throttled { error, after_ms } => {
             Some(Outcome::Throttled { error, until: Duration::from_millis(after_ms) })
         }
-        Verb::Dead { error } => Some(Outcome::Dead { reason: error }),
+        Verb::Dead { error } | Verb::Unreadable { error } => Some(Outcome::Dead { reason: error }),
         Verb::Release => None,
     }
 }
