@@ -18,6 +18,8 @@ use crate::metrics::Metrics;
 const EVERY: Duration = Duration::from_secs(10);
 /// Deliveries taken back from dead workers within one look that make a surge.
 const RECLAIMS_SURGE: u64 = 10;
+/// Tasks held back at limits within one look: a hundred a minute.
+const HITS_MANY: u64 = 100 * EVERY.as_secs() / 60 + 1;
 /// Deaths within one look that make a surge.
 const DEATHS_SURGE: u64 = 20;
 
@@ -85,6 +87,13 @@ fn found(before: &Counts, now: &Counts) -> BTreeMap<&'static str, String> {
     if died >= DEATHS_SURGE {
         found.insert("dead_letters", format!("{died} tasks died in {} s; see `producer dead groups`", EVERY.as_secs()));
     }
+    let hits = |counts: &Counts| counts.limit_hits.values().sum::<u64>();
+    let hit = hits(now).saturating_sub(hits(before));
+    if hit >= HITS_MANY {
+        let text =
+            format!("{hit} tasks were held back at limits in {} s; `producer book top` shows where", EVERY.as_secs());
+        found.insert("limit_hits", text);
+    }
     let unknown = |counts: &Counts| {
         let of = tidemill_common::history::DeadReason::UnknownAgent;
         counts.deaths.get(&of).copied().unwrap_or(0)
@@ -107,6 +116,9 @@ mod tests {
         assert_eq!(found(&before, &with("reclaimed", 10)).into_keys().collect::<Vec<_>>(), ["reclaims"]);
         assert!(found(&before, &with("reclaimed", 9)).is_empty());
         assert_eq!(found(&before, &with("dead", 20)).into_keys().collect::<Vec<_>>(), ["dead_letters"]);
+        let held = |n| Counts { limit_hits: BTreeMap::from([('r', n), ('s', 1)]), ..Counts::default() };
+        assert_eq!(found(&before, &held(16)).into_keys().collect::<Vec<_>>(), ["limit_hits"]);
+        assert!(found(&before, &held(15)).is_empty(), "less than a hundred a minute");
         let full = Counts { refused: 1, ..Counts::default() };
         assert_eq!(found(&before, &full).into_keys().collect::<Vec<_>>(), ["backlog"]);
         assert!(found(&full, &full).is_empty(), "what was refused before is over");

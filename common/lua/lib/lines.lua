@@ -3,6 +3,7 @@
 local LINE_ADD, LINE_REM, PARKED, UNPARKED = {}, {}, {}, {}        -- PARKED: id, value, id, value...
 
 local function park(g, h, id, wait, moves)
+  if g.kind == 's' or g.kind == 'r' then count('h:' .. g.kind, 1) end -- a limit was hit
   local a = LINE_ADD[g.name] or {}
   a[#a + 1], a[#a + 2] = num(h.place), id
   LINE_ADD[g.name], PARKED[#PARKED + 1], PARKED[#PARKED + 2] = a, id, pack('>BB', h.prio, math.min(moves or 0, 255)) .. g.name

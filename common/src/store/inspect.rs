@@ -86,6 +86,8 @@ pub struct Counts {
     pub deaths: BTreeMap<DeadReason, u64>,
     /// Tasks that were refused so far since their queue was full.
     pub refused: u64,
+    /// How often a task was held back at a limit so far, by the kind of its gate: `s` slots, `r` rate.
+    pub limit_hits: BTreeMap<char, u64>,
 }
 
 impl Store {
@@ -152,6 +154,8 @@ impl Store {
                 counts.ended.insert(outcome.to_owned(), count);
             } else if let Some(reason) = field.strip_prefix("d:").and_then(|why| why.as_bytes().first()) {
                 counts.deaths.extend(DeadReason::from_letter(*reason).map(|reason| (reason, count)));
+            } else if let Some(kind) = field.strip_prefix("h:").and_then(|kind| kind.chars().next()) {
+                counts.limit_hits.insert(kind, count);
             } else if field == "refused" {
                 counts.refused = count;
             }

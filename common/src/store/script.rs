@@ -32,6 +32,7 @@ const STATE: &str = lua!("lib/state");
 const RATE: &str = lua!("lib/rate");
 const BOOK: &str = lua!("lib/book");
 const GATES: &str = lua!("lib/gates");
+const RESERVE: &str = lua!("lib/reserve");
 const LINES: &str = lua!("lib/lines");
 const PLACE: &str = lua!("lib/place");
 const RESCUE: &str = lua!("lib/rescue");
@@ -108,7 +109,7 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn assemble(clock: Clock) -> Self {
         // Gates and all they need; what puts a task in its place; what ends one.
-        let gates = [HEADER, HISTORY, ROW, STATE, RATE, BOOK, GATES, LINES, PLACE];
+        let gates = [HEADER, HISTORY, ROW, STATE, RATE, BOOK, GATES, RESERVE, LINES, PLACE];
         let ends = [&gates[..], &[FINISH]].concat();
         let takes_in = [WHERE, QUEUES, ROOM, INTAKE, REPLACE, ACCEPT];
         let script = |name, oom_ok: bool, libs: &[&str], body: &str| {

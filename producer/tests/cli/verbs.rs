@@ -283,8 +283,9 @@ fn doctor_repairs_counts_and_marks_and_touches_no_task() {
         run(&url, &["submit", "a", "1", "--priority", priority]).assert_code(0);
     }
     run(&url, &["submit", "a", "1", "--delay", "1h"]).assert_code(0);
-    server.command(&["DEL", "tidemill:{0}:live:10"]).unwrap();
-    server.command(&["HSET", "tidemill:{0}:n", "w:10:default", "7", "w:5:gone", "3"]).unwrap();
+    let key = |tail: &str| tidemill_common::keys::Base::new(0).key(tail);
+    server.command(&["DEL", &key("live:10")]).unwrap();
+    server.command(&["HSET", &key("n"), "w:10:default", "7", "w:5:gone", "3"]).unwrap();
     let said = |args: &[&str]| {
         let checks = run(&url, args).json();
         let all = checks["checks"].as_array().unwrap();

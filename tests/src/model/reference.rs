@@ -133,7 +133,7 @@ impl Known {
     /// Its content is another: the header is written anew.
     pub fn altered(&mut self) {
         self.header = envelope::seal(&self.new).expect("histories make sealable tasks").header;
-        self.generation = next_generation(self.generation);
+        self.generation = super::replace::next_generation(self.generation);
     }
     pub fn place(&self) -> i64 {
         place(self.seq, self.new.priority)
@@ -485,11 +485,6 @@ pub fn expires(task: &NewTask, seq: u64, now: u64) -> u64 {
     let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).expect("short");
     let all = [task.start_within.map(|d| now + ms(d)), task.max_age.map(|d| seq / 1000 + ms(d))];
     all.into_iter().flatten().min().unwrap_or(0)
-}
-
-/// The generation after this one.
-pub fn next_generation(generation: u32) -> u32 {
-    generation.wrapping_add(2_654_435_761)
 }
 
 /// The generation that a sequence stands for.

@@ -28,7 +28,7 @@ impl Reference {
         let seq = task_of_key.seq;
         task_of_key.new = NewTask { id: task_of_key.new.id.clone(), ..task.clone() };
         (task_of_key.header, task_of_key.body) = (sealed.header, sealed.body);
-        task_of_key.generation = super::reference::next_generation(task_of_key.generation);
+        task_of_key.generation = next_generation(task_of_key.generation);
         task_of_key.due = due;
         task_of_key.expires = expires(task, seq, now);
         task_of_key.indexed = task_of_key.deadline();
@@ -44,4 +44,9 @@ impl Reference {
         self.keys.insert(key, KeyOwner { id, fingerprint: sealed.fingerprint, until: None });
         Some(Accepted::Replaced(name))
     }
+}
+
+/// The generation after this one.
+pub fn next_generation(generation: u32) -> u32 {
+    generation.wrapping_add(2_654_435_761)
 }

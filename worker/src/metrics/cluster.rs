@@ -21,6 +21,7 @@ pub(super) struct Cluster {
     paused: IntGaugeVec,
     deaths: IntCounterVec,
     refused: IntCounterVec,
+    limit_hits: IntCounterVec,
     ended: IntCounterVec,
     up: IntGauge,
     /// Two scrapes at once must not see each other's half-filled values.
@@ -37,6 +38,7 @@ impl Cluster {
             paused: make.gauges(table::QUEUE_PAUSED),
             deaths: make.counters(table::DEAD_LETTERS),
             refused: make.counters(table::SUBMITS_REFUSED),
+            limit_hits: make.counters(table::LIMIT_HITS),
             ended: make.counters(table::TASKS_ENDED),
             up: make.gauges(table::REDIS_UP).with_label_values::<&str>(&[]),
             scrape: Mutex::new(()),
@@ -49,7 +51,7 @@ impl Cluster {
             gauges.reset();
         }
         self.oldest.reset();
-        for counters in [&self.ended, &self.deaths, &self.refused] {
+        for counters in [&self.ended, &self.deaths, &self.refused, &self.limit_hits] {
             counters.reset();
         }
         self.up.set(i64::from(counts.is_some()));
@@ -65,6 +67,10 @@ impl Cluster {
             self.deaths.with_label_values(&[reason.as_str()]).inc_by(n);
         }
         self.refused.with_label_values::<&str>(&[]).inc_by(counts.refused);
+        for (name, letter) in table::LIMIT_KINDS {
+            let n = counts.limit_hits.get(&letter).copied().unwrap_or(0);
+            self.limit_hits.with_label_values(&[name]).inc_by(n);
+        }
         let states = [
             ("running", counts.running),
             ("scheduled", counts.scheduled),

@@ -78,6 +78,8 @@ metrics! {
         "Cluster-wide: tasks that died, by why, since the data began."
     SUBMITS_REFUSED Counter "tidemill_submits_refused_total" []
         "Cluster-wide: tasks that were refused since their queue was full, since the data began."
+    LIMIT_HITS Counter "tidemill_limit_hits_total" ["kind"]
+        "Cluster-wide: how often a task was held back at a limit, since the data began."
     DETECTED Gauge "tidemill_detected" ["detector"]
         "1 while a detector of this process's sweep has found something; events and logs say what."
     TASKS Gauge "tidemill_tasks" ["state"]
@@ -107,7 +109,9 @@ pub const RESULTS: [&str; 11] = [
 /// What became of a slot of a schedule.
 pub const SLOT_RESULTS: [&str; 4] = ["fired", "left_out", "overlap", "refused"];
 /// What a sweep looks for.
-pub const DETECTORS: [&str; 4] = ["backlog", "dead_letters", "reclaims", "unknown_agent"];
+pub const DETECTORS: [&str; 5] = ["backlog", "dead_letters", "limit_hits", "reclaims", "unknown_agent"];
+/// Kinds of limits, and their letters in gates.
+pub const LIMIT_KINDS: [(&str, char); 2] = [("slots", 's'), ("rate", 'r')];
 /// Ends of a task.
 pub const ENDS: [&str; 5] = ["done", "dead", "cancelled", "expired", "quarantined"];
 /// What stands for everything outside a closed set.
