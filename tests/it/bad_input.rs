@@ -172,6 +172,7 @@ async fn who_is_not_let_in_is_told_so_by_both() {
         assert_eq!(refused.code, Some(FAILED), "{refused:?}");
         assert!(refused.err.contains("Authentication") || refused.err.contains("NOAUTH"), "{refused:?}");
         assert!(!refused.err.contains("wrong@"), "{refused:?}");
+        assert!(refused.err.contains("error[TM-0302]: "), "{refused:?}");
     }
 }
 
@@ -190,7 +191,7 @@ async fn a_server_that_is_too_old() {
     refused(&run, FAILED, "TM-0306");
     assert!(run.err.contains("6.2") && run.err.contains("7.0"), "{run:?}");
     let run = worker(&old.redis()).await;
-    assert_eq!(run.code, Some(FAILED), "{run:?}");
+    refused(&run, FAILED, "TM-0306");
     assert!(run.err.contains("6.2") && run.err.contains("7.0"), "{run:?}");
 }
 
@@ -240,7 +241,7 @@ async fn a_server_that_evicts_and_another_layout() {
         refused(&run, FAILED, "TM-0306");
         assert!(run.err.contains("layout"), "{run:?}");
         let run = worker(&url).await;
-        assert_eq!(run.code, Some(FAILED), "{run:?}");
+        refused(&run, FAILED, "TM-0306");
         assert!(run.err.contains("layout"), "{run:?}");
     }
     lab.raw(&["HSET", &lab.key("meta"), "schema", &schema]);
@@ -297,7 +298,7 @@ async fn configurations_with_five_mistakes() {
         ("TIDEMILL__AGENTS__ECHO__KIND", "no such"),
     ];
     let run = Program::run("worker", &["run", "--admin", "off"], &env).await;
-    assert_eq!(run.code, Some(USAGE), "{run:?}");
+    refused(&run, USAGE, "TM-0205");
     for part in ["redis.shard", "concurrency", "order", "grace", "compress_level", "echo"] {
         assert!(run.err.contains(part), "{part} is missing: {run:?}");
     }

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("worker: {failure}");
+            eprintln!("worker: error[{}]: {failure}", failure.explained());
             failure.code()
         }
     }

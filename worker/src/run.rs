@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use tidemill_common::config::{Loaded, Mistakes, Origin};
+use tidemill_common::store::Error as StoreError;
 use tidemill_worker::handler::process::Children;
 use tidemill_worker::metrics::Metrics;
 use tidemill_worker::{Exit, Shutdown, Worker, admin, lone};
@@ -39,6 +40,19 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What `producer explain` and docs/errors.md explain; the same numbers as the producer's.
+    pub(crate) fn explained(&self) -> &'static str {
+        match self {
+            Self::Configuration(_) => "TM-0205",
+            Self::Unreachable(_) => "TM-0301",
+            Self::Other(error) => match error.downcast_ref::<StoreError>() {
+                Some(StoreError::Unsuitable(_)) => "TM-0306",
+                Some(_) => "TM-0302",
+                None => "TM-0503",
+            },
+        }
+    }
+
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Configuration(_) => USAGE,

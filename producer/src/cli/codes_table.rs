@@ -260,7 +260,7 @@ pub(crate) const ALL: &[Entry] = &[
     entry(
         Code::CannotStart,
         "The program cannot start",
-        "The system does not give it threads or signals.",
-        "See to the limits of this machine (`ulimit -a`).",
+        "The system does not give it threads or signals. Of a worker also: an agent cannot be made here, an address is taken, or it broke off.",
+        "The message says which. See to the limits of this machine (`ulimit -a`), and to the paths and addresses of its configuration.",
     ),
 ];

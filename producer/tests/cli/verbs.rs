@@ -83,6 +83,13 @@ async fn explain_names_the_gate_and_what_it_means() {
     let deliveries = worker.claim().await;
     assert_eq!(deliveries[0].id.as_str(), one);
     assert!(words(&two).contains("all slots of the rule for agent a"), "{}", words(&two));
+    let said = words(&two);
+    for part in ["The rule allows one at once.", "It is the first of 1 in line.", &format!("1 in use, by {one}.")] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let top = run(&url, &["book", "top"]).assert_code(0).json();
+    assert_eq!((&top[0]["gate"], &top[0]["waiting"], &top[0]["in_use"]), (&json!("s/a/a"), &json!(1), &json!(1)));
+    assert_eq!(top[0]["words"], "slots of agent a");
     assert!(run(&url, &["explain", "nope"]).assert_code(1).out.contains("Nothing is known"));
 }
 
