@@ -4,8 +4,8 @@
 //! matches a task wins; a rule that matches all is a cap on everything and applies as well. With `per`, a rule counts each queue,
 //! agent, tier or tenant by itself.
 //!
-//! Applying a book changes rules and nothing else: what was counted stays counted, what runs runs on. [`read`] names every mistake
-//! of a book at once, with its line; [`compile`] turns it into what the claim script reads.
+//! Applying a book changes rules and nothing else: what was counted stays counted, what runs runs on. [`Book::parse`] names every mistake
+//! of a book at once, with its line; [`Book::compile`] turns it into what the claim script reads.
 
 mod check;
 mod compile;
