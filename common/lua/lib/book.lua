@@ -51,10 +51,15 @@ local function templates(fields)
   return out
 end
 
+-- whether there is no rule at all
+local function book_empty()
+  if not BOOK then book_open() end
+  return #BOOK == 0
+end
+
 -- The gates of a task: a list of { name, kind, rule, cap (slots) }.
 local function book_gates(h)
-  if not BOOK then book_open() end
-  if #BOOK == 0 then return NO_GATES end
+  if book_empty() then return NO_GATES end
   local part = { q = h.queue, a = h.agent, t = h.tenant, r = BOOK.r and tier_of(h.tenant) or '' }
   local tuple = (BOOK.q and h.queue or '') .. '/' .. (BOOK.a and h.agent or '') .. '/' .. part.r .. '/' .. (BOOK.t and h.tenant or '')
   if GATES_OF[tuple] then return GATES_OF[tuple] end

@@ -51,7 +51,7 @@ local function take_stream(key, src, k)
       envs[i] = J .. ids[i]
     end
     envs = call('MGET', unpack(envs))
-    fetch_gates(needs_of(envs))
+    if not book_empty() then fetch_gates(needs_of(envs)) end
     local rows, ats = call('HMGET', RUN, unpack(ids)), C.ats and call('HMGET', AT, unpack(ids)) or {}
     for i, e in ipairs(es) do
       local id, env = ids[i], envs[i]
