@@ -52,12 +52,7 @@ pub(crate) async fn run(rounds: usize) -> Result<()> {
             for some in deliveries.chunks(batch as usize) {
                 settles += 1;
                 let verb = Verb::Done { result: vec![b'r'; 120].into(), keep_ms: 120_000 };
-                let item = |d: &tidemill_common::store::Delivery| SettleItem {
-                    id: d.id.clone(),
-                    fence: d.fence,
-                    verb: verb.clone(),
-                    follow_ups: Vec::new(),
-                };
+                let item = |d: &tidemill_common::store::Delivery| SettleItem::new(d.id.clone(), d.fence, verb.clone());
                 let items: Vec<_> = some.iter().map(item).collect();
                 lab.store.settle(&Settle { worker: &worker, lane: 0, sequence: settles, items: &items }).await?;
             }

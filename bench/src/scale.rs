@@ -137,12 +137,7 @@ impl Side {
             let items: Vec<_> = claimed
                 .deliveries
                 .into_iter()
-                .map(|d| SettleItem {
-                    id: d.id,
-                    fence: d.fence,
-                    verb: Verb::Done { result: "ok".into(), keep_ms: 120_000 },
-                    follow_ups: vec![],
-                })
+                .map(|d| SettleItem::new(d.id, d.fence, Verb::Done { result: "ok".into(), keep_ms: 120_000 }))
                 .collect();
             self.settles += 1;
             store.settle(&Settle { worker: &self.worker, lane: 0, sequence: self.settles, items: &items }).await?;

@@ -9,6 +9,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::name::{AgentName, QueueName, TaskId};
+use crate::spend::Estimate;
 use crate::task::{Meta, NewTask, Priority, Task};
 
 /// The version that this build writes and reads.
@@ -26,6 +27,9 @@ const FLAG_APART: u8 = 4;
 const FLAG_HOLD: u8 = 8;
 const FLAG_AGE: u8 = 16;
 const FLAG_WEIGHT: u8 = 32;
+const FLAG_ESTIMATE: u8 = 64;
+/// An estimate that is not known.
+const UNKNOWN: f64 = -1.0;
 
 /// Why an envelope could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +94,7 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
         (task.hold_on_dead, FLAG_HOLD),
         (task.max_age.is_some(), FLAG_AGE),
         (task.weight != 1, FLAG_WEIGHT),
+        (!task.estimate.is_unknown(), FLAG_ESTIMATE),
     ] {
         flags |= if on { flag } else { 0 };
     }
@@ -116,6 +121,10 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
     if let Some(age) = task.max_age {
         out.put_f64(whole(age));
     }
+    if !task.estimate.is_unknown() {
+        let Estimate { tokens, micro_usd } = task.estimate;
+        [tokens, micro_usd].into_iter().for_each(|n| out.put_f64(n.map_or(UNKNOWN, float)));
+    }
     let mut body = BytesMut::with_capacity(2 + meta.len() + if apart { 0 } else { task.payload.len() });
     body.put_u16(u16::try_from(meta.len()).map_err(|_| Error::MetaSize { bytes: meta.len() })?);
     body.put_slice(&meta);
@@ -135,9 +144,13 @@ pub fn seal(task: &NewTask) -> Result<Sealed, Error> {
 }
 
 /// ms as scripts keep them.
-#[expect(clippy::cast_precision_loss, reason = "at most ten years in ms")]
 fn whole(time: std::time::Duration) -> f64 {
-    time.as_millis().min(1 << 52) as f64
+    float(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "at most 2^52")]
+fn float(n: u64) -> f64 {
+    n.min(1 << 52) as f64
 }
 
 /// What tells tasks of one key apart: FNV-1a, 128 bits, of queue, agent and payload. It tells a repeated submit from a reused key. Not a defence against somebody who seeks a collision; a key is
@@ -177,6 +190,13 @@ impl<'a> Reader<'a> {
     fn number(&mut self, part: &'static str) -> Result<u64, Error> {
         let n = f64::from_be_bytes(self.array(part)?);
         if (0.0..9_007_199_254_740_992.0).contains(&n) { Ok(n as u64) } else { Err(Error::Value { part }) }
+    }
+    fn estimate(&mut self, part: &'static str) -> Result<Option<u64>, Error> {
+        if self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(&UNKNOWN.to_be_bytes())) {
+            self.at += size_of::<f64>();
+            return Ok(None);
+        }
+        self.number(part).map(Some)
     }
 }
 
@@ -226,6 +246,10 @@ fn read_head(id: TaskId, r: &mut Reader<'_>) -> Result<Task, Error> {
     let key = Some(r.text("idempotency key")?.to_owned()).filter(|t| !t.is_empty());
     let weight = if flags & FLAG_WEIGHT == 0 { 1 } else { u16::from_be_bytes(r.array("weight")?) };
     let age_ms = if flags & FLAG_AGE == 0 { 0 } else { r.number("most age")? };
+    let mut estimate = Estimate::default();
+    if flags & FLAG_ESTIMATE != 0 {
+        estimate = Estimate { tokens: r.estimate("tokens")?, micro_usd: r.estimate("money")? };
+    }
     if r.at != SERVER_BYTES + header_bytes {
         return Err(Error::Value { part: "header length" });
     }
@@ -241,6 +265,7 @@ fn read_head(id: TaskId, r: &mut Reader<'_>) -> Result<Task, Error> {
         max_attempts,
         cost,
         weight,
+        estimate,
         order_key,
         hold_on_dead: flags & FLAG_HOLD != 0,
         key,

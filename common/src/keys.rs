@@ -47,6 +47,8 @@ pub const KEYS: &[KeyKind] = &[
     ("o:<order key>", "zset", Lifetime::Owned, "ids of one order key by sequence; only the first is elsewhere"),
     ("l:<gate>", "zset", Lifetime::Owned, "line of a gate by place"),
     ("g:s/<gate>", "string", Lifetime::Owned, "slots in use, while some are, and a reservation"),
+    ("g:t/<gate>", "string", Lifetime::Ttl, "tokens charged in the windows of a budget, and debt"),
+    ("g:c/<gate>", "string", Lifetime::Ttl, "the same of money, in micro-dollars"),
     (
         "g:r/<gate and window>",
         "string",
@@ -81,6 +83,8 @@ pub const KEYS: &[KeyKind] = &[
     ("books", "stream", Lifetime::Permanent, "the last 20 books, as text"),
     ("tier", "hash", Lifetime::Permanent, "the tiers of tenants, as the book in force says"),
     ("sweep", "hash", Lifetime::Permanent, "who holds the sweep, when it last ran"),
+    ("used", "hash", Lifetime::Owned, "what runs say that they have used so far"),
+    ("u:<id>:<fence>", "string", Lifetime::Ttl, "what was charged for a lost run, should more be heard of it; a day"),
     ("meta", "hash", Lifetime::Permanent, "schema of the layout"),
 ];
 

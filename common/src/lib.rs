@@ -20,6 +20,7 @@ pub mod keys;
 pub mod name;
 pub mod retry;
 pub mod schedule;
+pub mod spend;
 pub mod state;
 pub mod store;
 pub mod task;

@@ -17,6 +17,7 @@ use jiff::{Timestamp, Zoned};
 use serde::{Deserialize, Serialize};
 
 use crate::name::{AgentName, QueueName, ScheduleName};
+use crate::spend::Estimate;
 use crate::task::{Invalid, Meta, NewTask, Priority};
 
 /// Most schedules in a shard.
@@ -111,6 +112,9 @@ pub struct Template {
     /// Slots it takes.
     #[serde(default = "slot")]
     pub weight: u16,
+    /// What a run is expected to use.
+    #[serde(default, skip_serializing_if = "Estimate::is_unknown")]
+    pub estimate: Estimate,
     /// Its order key.
     #[serde(default)]
     pub order_key: Option<String>,
@@ -134,6 +138,7 @@ impl Template {
             max_attempts: attempts(),
             cost: one(),
             weight: slot(),
+            estimate: Estimate::default(),
             order_key: None,
             meta: Meta::default(),
         }
@@ -284,6 +289,7 @@ impl Schedule {
             max_attempts: t.max_attempts,
             cost: t.cost,
             weight: t.weight,
+            estimate: t.estimate,
             order_key: t.order_key.clone(),
             meta: t.meta.clone(),
             ..NewTask::new(t.agent.clone(), t.payload.clone())

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::{AgentName, Error as NameError, QueueName, TaskId, check_text};
 use crate::retry::RetryPolicy;
+use crate::spend::{Estimate, Spend};
 
 /// Largest payload, in bytes, unless a deployment says otherwise.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
@@ -144,6 +145,8 @@ pub struct NewTask {
     pub cost: u32,
     /// Slots it takes of each slot gate: at least 1.
     pub weight: u16,
+    /// What a run of it is expected to use: what budgets are charged when it starts. What it does not say, the book says of its agent.
+    pub estimate: Estimate,
     /// Tasks with the same order key run one after the other, in the order of their acceptance.
     pub order_key: Option<String>,
     /// A dead head of its order key keeps the others waiting until it is replayed or purged.
@@ -248,6 +251,7 @@ impl NewTask {
             max_attempts: 3,
             cost: 1,
             weight: 1,
+            estimate: Estimate::default(),
             order_key: None,
             hold_on_dead: false,
             key: None,
@@ -280,6 +284,18 @@ impl NewTask {
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
+        self
+    }
+    /// Sets how many tokens it is expected to use.
+    #[must_use]
+    pub fn estimate_tokens(mut self, tokens: u64) -> Self {
+        self.estimate.tokens = Some(tokens);
+        self
+    }
+    /// Sets what it is expected to cost, in millionths of a US dollar.
+    #[must_use]
+    pub fn estimate_micro_usd(mut self, micro_usd: u64) -> Self {
+        self.estimate.micro_usd = Some(micro_usd);
         self
     }
     /// Sets the order key.
@@ -344,6 +360,9 @@ impl NewTask {
         if self.weight == 0 {
             return Err(Invalid::Range { what: "weight", range: "1 to 65535" });
         }
+        if !self.estimate.or(Spend::default()).is_countable() {
+            return Err(Invalid::Range { what: "estimate", range: "at most 10^15 tokens and a billion US dollars" });
+        }
         let deadlines = [self.start_within, self.max_age];
         let wrong = |d: Option<Duration>| d.is_some_and(|d| d > DELAY_MAX || d.as_millis() == 0);
         if self.delay > DELAY_MAX || deadlines.into_iter().any(wrong) {
@@ -393,6 +412,8 @@ pub struct Task {
     pub cost: u32,
     /// Slots it takes of each slot gate.
     pub weight: u16,
+    /// What a run of it is expected to use, as far as it says so itself.
+    pub estimate: Estimate,
     /// Its order key.
     pub order_key: Option<String>,
     /// When it is dead, it keeps those behind it in its order key waiting.

@@ -8,8 +8,11 @@
 use std::collections::BTreeMap;
 
 use tidemill_common::book::needs::{Allows, Need, Subject};
-pub use tidemill_common::book::{Limit, Match, Mistake, Part, Rate, Slots, TEXT_BYTES_MAX, Window};
+pub use tidemill_common::book::{
+    AgentDefaults, Budget, Limit, Match, Mistake, OnLost, Part, Rate, Slots, TEXT_BYTES_MAX, Unit, Window,
+};
 use tidemill_common::name::TaskId;
+use tidemill_common::spend::{Spend, usd};
 use tidemill_common::state::State;
 use tidemill_common::store::Applied;
 pub use tidemill_common::store::{BookEdit, BookKept};
@@ -45,7 +48,7 @@ pub struct Plan {
 pub struct RuleChange {
     /// What it applies to, in words.
     pub rule: String,
-    /// `slots` or `rate`.
+    /// `slots`, `rate`, `tokens`, `cost_usd` or, of an agent, `estimate`.
     pub kind: &'static str,
     /// What it says now; none: it is new.
     pub before: Option<String>,
@@ -130,7 +133,8 @@ impl Plan {
         if old != new {
             *self.touched.entry(task.agent.clone()).or_default() += 1;
         }
-        let fits = |need: &&Need| !need.fits(u64::from(task.weight), u64::from(task.cost));
+        let estimate = task.estimate.or(after.estimate_of(task.agent.as_str()));
+        let fits = |need: &&Need| !need.fits(u64::from(task.weight), u64::from(task.cost), estimate);
         if let Some(need) = new.iter().find(fits) {
             self.stranded += 1;
             if self.stranded_first.len() < STRANDED_MAX {
@@ -142,7 +146,14 @@ impl Plan {
 
 /// What a limit of a kind says, in words.
 fn said(limit: &Limit, kind: &str) -> Option<String> {
+    let budget = |unit| {
+        let (unit, budget) = limit.budgets().find(|(of, _)| *of == unit)?;
+        let on_lost = (limit.on_lost != OnLost::Charge).then(|| format!("on_lost {:?}", limit.on_lost).to_lowercase());
+        Some(budget.said(unit).into_iter().chain(on_lost).collect::<Vec<_>>().join(", "))
+    };
     match (kind, &limit.slots, &limit.rate) {
+        ("tokens", ..) => budget(Unit::Tokens),
+        ("cost_usd", ..) => budget(Unit::MicroUsd),
         ("slots", Some(Slots::Count(n)), _) => Some(n.to_string()),
         ("slots", Some(Slots::ByTier(by_tier)), _) => {
             Some(by_tier.iter().map(|(tier, n)| format!("{tier} {n}")).collect::<Vec<_>>().join(", "))
@@ -169,8 +180,14 @@ fn subject_of(limit: &Limit) -> String {
 /// Rules that come, go, or say something else.
 fn rule_changes(before: &Book, after: &Book) -> Vec<RuleChange> {
     let rules = |book: &Book| -> BTreeMap<(String, &'static str), String> {
-        let of = |limit: &Limit| ["slots", "rate"].map(|kind| Some(((subject_of(limit), kind), said(limit, kind)?)));
-        book.limits.iter().flat_map(of).flatten().collect()
+        let of = |limit: &Limit| {
+            ["slots", "rate", "tokens", "cost_usd"].map(|kind| Some(((subject_of(limit), kind), said(limit, kind)?)))
+        };
+        let estimate = |agent: &AgentDefaults| {
+            let Spend { tokens, micro_usd } = agent.estimate()?;
+            Some(((format!("agent {}", agent.name), "estimate"), format!("{tokens} tokens, ${}", usd(micro_usd))))
+        };
+        book.limits.iter().flat_map(of).flatten().chain(book.agents.iter().filter_map(estimate)).collect()
     };
     let (old, new) = (rules(before), rules(after));
     let both: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
@@ -191,6 +208,7 @@ pub fn allows(need: &Need) -> String {
     match &need.allows {
         Allows::Slots(1) => "one at once".to_owned(),
         Allows::Slots(n) => format!("{n} at once"),
+        Allows::Budget(unit, budget) => budget.said(*unit).join(", "),
         Allows::Rate(windows, _) => {
             let words =
                 windows.iter().map(|(limit, ms)| tidemill_common::book::Window { ms: *ms, limit: *limit }.to_string());

@@ -48,6 +48,7 @@ pub use repair::Repaired;
 pub use tidemill_common::book::Book;
 pub use tidemill_common::name::{AgentName, QueueName, TaskId};
 pub use tidemill_common::retry::RetryPolicy;
+pub use tidemill_common::spend::{Estimate, Spend};
 pub use tidemill_common::state::State;
 pub use tidemill_common::store::{Applied, Cancelled, Counts, RedisOptions, Status};
 pub use tidemill_common::task::{Invalid, Keep, Meta, NewTask, Priority, Task};

@@ -285,6 +285,7 @@ impl Client {
             max_attempts: task.max_attempts,
             cost: task.cost,
             weight: task.weight,
+            estimate: task.estimate,
             order_key: task.order_key.clone(),
             key: task.key.clone(),
             depth: task.depth,

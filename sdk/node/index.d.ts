@@ -50,6 +50,11 @@ export class Task {
   /** Says how far the run is; 256 characters are kept. */
   progress(text: string): void;
   /**
+   * Says that the run has used this, beside what it has said before: budgets are charged with all of it. Say it after each call of a
+   * model. US dollars as a text, "0.02", are exact to the millionth.
+   */
+  spend(used: { tokens?: number; costUsd?: number | string }): void;
+  /**
    * Gives out a part of the result, or of a log, while the run goes on: `producer tail` follows it. It is kept for an hour, the newest
    * 4 MiB. Nothing is added to it: say line breaks yourself.
    */

@@ -30,6 +30,9 @@ export interface Run {
   progress: string[];
   /** All that was given out by `emit`. */
   output: string;
+  /** All that it said that it used. */
+  tokens: number;
+  costUsd: number;
   /**
    * Follow-ups, as in the protocol's `submit`: `agent`, `payload` or `payload_base64`, `delay_ms`, and so on. They count only if the
    * outcome is `done`.

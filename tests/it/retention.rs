@@ -22,12 +22,8 @@ async fn all_die(store: &Store, worker: &WorkerId, agent: &AgentName) {
         if deliveries.is_empty() {
             return;
         }
-        let item = |d: tidemill_common::store::Delivery| SettleItem {
-            id: d.id,
-            fence: d.fence,
-            verb: Verb::Dead { error: "no".to_owned() },
-            follow_ups: Vec::new(),
-        };
+        let dead = || Verb::Dead { error: "no".to_owned() };
+        let item = |d: tidemill_common::store::Delivery| SettleItem::new(d.id, d.fence, dead());
         let items: Vec<SettleItem> = deliveries.into_iter().map(item).collect();
         store.settle(&Settle { worker, lane: 0, sequence, items: &items }).await.unwrap();
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidemill_common::book::Book;
 use tidemill_common::keys::Base;
 use tidemill_common::name::{AgentName, TaskId, WorkerId};
+use tidemill_common::spend::Spend;
 use tidemill_common::store::{
     Accepted, Applied, BookEdit, Claim, Claimed, Delivery, Edit, Lease, Offer, RedisOptions, Settle, SettleItem,
     Settled, Store, Verb,
@@ -146,16 +147,40 @@ impl Timed {
     /// # Panics
     /// When Redis does not answer.
     pub async fn settle(&mut self, deliveries: &[Delivery], verb: impl Fn() -> Verb) -> Vec<Settled> {
+        self.settle_used(deliveries, verb, None).await
+    }
+
+    /// Ends deliveries, each of which has used so much.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub async fn settle_used(
+        &mut self,
+        deliveries: &[Delivery],
+        verb: impl Fn() -> Verb,
+        used: Option<Spend>,
+    ) -> Vec<Settled> {
         let mut settled = Vec::new();
         for batch in deliveries.chunks(200) {
             self.settles += 1;
-            let item =
-                |d: &Delivery| SettleItem { id: d.id.clone(), fence: d.fence, verb: verb(), follow_ups: Vec::new() };
+            let item = |d: &Delivery| SettleItem { used, ..SettleItem::new(d.id.clone(), d.fence, verb()) };
             let items: Vec<SettleItem> = batch.iter().map(item).collect();
             let settle = Settle { worker: &self.worker, lane: 0, sequence: self.settles, items: &items };
             settled.extend(self.store.settle(&settle).await.expect("it is answered").0);
         }
         settled
+    }
+
+    /// The worker's lease runs out, and what it ran is taken back; another one begins in its place, and settles with its sequence.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub async fn lose_worker(&mut self) {
+        let lost = std::mem::replace(&mut self.worker, WorkerId::incarnate("w").expect("a name"));
+        let score = ["ZADD", &Base::new(0).key("w"), "1", lost.as_str()];
+        self.server.command(&score).expect("its lease is over");
+        while !self.store.reclaim(&lost, 9).await.expect("it is answered").1 {}
+        self.store.renew(&self.worker, LEASE, Some(&self.agents), true).await.expect("it begins");
     }
 
     /// The gate in whose line a task stands.

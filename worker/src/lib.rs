@@ -39,6 +39,7 @@ pub use error::Error;
 pub use handler::{Agent, Context, Handler, Middleware, Next, Outcome, Registry};
 pub use options::{Options, Order};
 pub use shutdown::Shutdown;
+pub use tidemill_common::spend::Spend;
 pub use tidemill_payloads as payloads;
 pub use worker::{Exit, Handle, Worker};
 

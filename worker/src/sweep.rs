@@ -8,7 +8,7 @@
 //!   if it is busy.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidemill_common::name::WorkerId;
 use tidemill_common::store::{Error, Fired, Lease, Store, Swept};
@@ -24,6 +24,8 @@ const CALLS_MAX: u32 = 256;
 const RECLAIMS_MAX: u32 = 100_000;
 /// Shortest pause, when something becomes due before the interval is over.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// They are written down for more than a year.
+const PERIODS_EVERY: Duration = Duration::from_hours(24);
 
 /// One life's sweep.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(crate) struct Sweep {
     pub(crate) detectors: Detectors,
     /// It held the sweep at its last look.
     pub(crate) holds: bool,
+    /// When it has last written down the budgets' days and months.
+    pub(crate) periods: Option<Instant>,
 }
 
 impl Sweep {
@@ -51,12 +55,26 @@ impl Sweep {
                     self.every
                 }
             };
+            if self.holds {
+                self.extend_periods().await;
+            }
             if self.holds
                 && let Err(error) = self.detectors.look(&self.store, self.metrics.as_ref()).await
             {
                 self.trouble.tell("counts", &error);
             }
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Once a day: the days and months of the budgets' zones, from now on.
+    async fn extend_periods(&mut self) {
+        if self.periods.is_some_and(|at| at.elapsed() < PERIODS_EVERY) {
+            return;
+        }
+        match self.store.extend_periods().await {
+            Ok(()) => self.periods = Some(Instant::now()),
+            Err(error) => self.trouble.tell("periods", &error),
         }
     }
 

@@ -1,12 +1,15 @@
 -- book: the compiled rules. B:book  hash: `masks` in use, the most specific first, each a subset of `qart` (queue, agent, tier,
 -- tenant; `*` matches all); `parts` letters that gates depend on; `tiers` the lowest first; and for each match a field
--- `<mask>/<values joined by />`, msgpack: a list of rules as common/src/book/compile.rs writes them.  B:tier  hash: tenant -> tier
+-- `<mask>/<values joined by />`, msgpack: a list of rules as common/src/book/compile.rs writes them; `e/<agent>`: f64 tokens and f64
+-- micro-dollars that its tasks are expected to use.  B:tier  hash: tenant -> tier
 -- Of a kind the most specific rule wins; a match-all rule is a cap on everything and always applies as well.
 -- A gate is named `<kind>/<mask>[+<parts counted apart>]/<values>`, the tenant last, since it may be any text. The tier is left out
 -- where the tenant is in: a tenant that changes its tier keeps its counter.
 -- Gates come in one fixed order, by kind, then by name up to the values: reservation relies on it.
-local BOOK, RULES, TEMPLATES, GATES_OF, NO_GATES = nil, {}, {}, {}, {}
-local RANK, PARTS = { s = '2', r = '3' }, { 'q', 'a', 'r', 't' }
+local NO_GATES, book_empty, book_gates, units_of = {}, nil, nil, nil
+do
+local BOOK, RULES, TEMPLATES, GATES_OF = nil, {}, {}, {}
+local RANK, PARTS = { s = '2', r = '3', t = '4', c = '5' }, { 'q', 'a', 'r', 't' }
 
 local function book_open()
   local s = call('HMGET', B .. ':book', 'masks', 'parts', 'tiers')
@@ -52,13 +55,13 @@ local function templates(fields)
 end
 
 -- whether there is no rule at all
-local function book_empty()
+function book_empty()
   if not BOOK then book_open() end
   return #BOOK == 0
 end
 
 -- The gates of a task: a list of { name, kind, rule, cap (slots) }.
-local function book_gates(h)
+function book_gates(h)
   if book_empty() then return NO_GATES end
   local part = { q = h.queue, a = h.agent, t = h.tenant, r = BOOK.r and tier_of(h.tenant) or '' }
   local tuple = (BOOK.q and h.queue or '') .. '/' .. (BOOK.a and h.agent or '') .. '/' .. part.r .. '/' .. (BOOK.t and h.tenant or '')
@@ -78,5 +81,25 @@ local function book_gates(h)
   GATES_OF[tuple] = gates
   return gates
 end
--- the units a task takes of a gate: slots by its weight, rates by its cost
-local function units_of(need, h) if need.kind == 's' then return h.weight end return math.max(1, h.cost) end
+
+-- What tasks of an agent are expected to use, unless they say so themselves: at least something, so that what is used up is closed.
+local ESTIMATES = {}
+local function expected(agent)
+  local e = ESTIMATES[agent]
+  if not e then
+    local text = call('HGET', B .. ':book', 'e/' .. agent)
+    e = { t = 1, c = 1 }
+    if text then e.t, e.c = unpack_('>dd', text) end
+    ESTIMATES[agent] = e
+  end
+  return e
+end
+-- the units a task takes of a gate: slots by its weight, rates by its cost, budgets by what it is expected to use
+function units_of(need, h)
+  local kind = need.kind
+  if kind == 's' then return h.weight end
+  if kind == 'r' then return math.max(1, h.cost) end
+  if kind == 't' then return h.tokens or expected(h.agent).t end
+  return h.money or expected(h.agent).c
+end
+end

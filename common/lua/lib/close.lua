@@ -1,5 +1,7 @@
 -- close: the end of a claim; everything that it decided is written here, and its answer kept for a second asking.
 
+local claim_close, replay
+do
 -- Tasks pulled from lines are pending entries as well: added before, read here. Any other entry is a leftover.
 local function read_pulled()
   local left = 0
@@ -21,7 +23,7 @@ local function due_or_resumed()
   return math.min(due, ends)
 end
 
-local function claim_close(seq)
+function claim_close(seq)
   read_pulled()
   if C.n > 0 then
     call('HSET', RUN, unpack(C.run))
@@ -46,7 +48,7 @@ local function claim_close(seq)
 end
 
 -- The same sequence again: the same deliveries, as far as they are still current. A lower one is stale.
-local function replay(me, seq)
+function replay(me, seq)
   local op = call('HGET', B .. ':op', 'c:' .. me)
   if not op then return end
   local last, fence, o = unpack_('>dd', op)
@@ -64,4 +66,5 @@ local function replay(me, seq)
   end
   out[3], out[4] = next_due(), call('EXISTS', L .. 'want:*')
   return out
+end
 end

@@ -2,20 +2,22 @@
 -- pulled from lines) is written when the claim closes, so that an error before leaves entries pending without a row; their
 -- owner or the sweep puts those back.
 local C                                                            -- the claim in hand
+local drop, info_of, claim_open, consider
+do
 local SUSPECT = 2                                                  -- losses after which a task runs alone
 local INFO = {}                                                    -- header bytes -> what they say, and the rules: read once a claim
 
-local function claim_open(me, most, rooms, lone, reads)
+function claim_open(me, most, rooms, lone, reads)
   -- mostly there is none of these: one look says so
   local odd = call('EXISTS', AT, B .. ':wants', PAUSED, unpack(READY)) > 0
-  local fence = math.max((tonumber(call('HGET', N, 'fence') or '0') or 0) + 1, us)
-  C = { me = me, most = most, rooms = rooms, lone = lone, reads = reads, n = 0, looks = most + math.min(most + 16, 64), ghosts = 256, fence = fence, acks = {},
+  FENCE = math.max((tonumber(call('HGET', N, 'fence') or '0') or 0) + 1, us)
+  C = { me = me, most = most, rooms = rooms, lone = lone, reads = reads, n = 0, looks = most + math.min(most + 16, 64), ghosts = 256, fence = FENCE, acks = {},
     run = {}, ids = {}, out = { 'ok', now, 0, 0, 0 }, pulled = {}, waits = {}, blocked = {}, nblocked = 0, odd = odd, ats = odd and call('EXISTS', AT) == 1,
     held = odd and call('EXISTS', PAUSED) == 1 and next(pauses()) and true }
 end
-local function drop(key, entry) local a = C.acks[key] or {} a[#a + 1] = entry C.acks[key] = a end
+function drop(key, entry) local a = C.acks[key] or {} a[#a + 1] = entry C.acks[key] = a end
 
-local function info_of(env, bytes)
+function info_of(env, bytes)
   local head = string.sub(env, SEALED_BYTES + 1, SEALED_BYTES + bytes)
   local info = INFO[head]
   if not info then
@@ -38,11 +40,10 @@ local function over(id, env, outcome, data, own)                   -- it will no
 end
 
 -- Handed over: its row, its part of the answer. A task pulled from a line gets its pending entry here.
-local function hand_over(id, env, info, src, entry, t, taken)
-  local n, attempt, marks = C.n, 1, C.lone and ROW_LONE or 0
+local function hand_over(id, env, info, src, entry, t, taken, took)
+  local n, attempt, marks = C.n, 1, took + (C.lone and ROW_LONE or 0)
   local f = pack('>d', C.fence + n)
   if t then attempt, marks = t.attempts + 1, marks + ROW_HISTORY end
-  if taken ~= '' then marks = marks + ROW_TAKEN end
   if src == 'l' then entry = call('XADD', LINE, '*', string.sub(env, 2, 5), id) C.pulled[entry] = true end
   C.ids[n + 1], C.run[2 * n + 1] = id, id
   C.run[2 * n + 2] = row_pack(f, now, attempt, info.max, info.prio, info.flags, marks, src, entry, info.tail, taken)
@@ -52,11 +53,11 @@ local function hand_over(id, env, info, src, entry, t, taken)
 end
 
 -- nil: handed over. A gate, us to wait, header: refused. true: it does not wait any more. `own`: the line whose head it is.
-local function consider(id, env, at, src, entry, own)
+function consider(id, env, at, src, entry, own)
   local ok, version, _, seq, _, exp, bytes = pcall(unpack_, SEALED, env)
   local info = ok and info_of(env, bytes)
   if not info or version < 1 or version > VERSION_MAX then quarantine(id) return true end
-  local t, rules, taken, deadline = at and history(at), info.rules, '', false
+  local t, rules, taken, took, deadline = at and history(at), info.rules, '', 0, false
   if exp > 0 then                                                  -- a start deadline: a task that has started once has met it
     local ends = not t and exp or info.age > 0 and math.floor(seq / 1000) + info.age or math.huge
     if ends <= now then return over(id, env, 'expired', nil, own) end
@@ -67,7 +68,7 @@ local function consider(id, env, at, src, entry, own)
   if version > C.reads then return gate('want:@' .. version), nil, { prio = info.prio, place = seq - HEAD_START[info.prio] } end
   if alone or not offered or C.held or #rules > 0 then
     local h = { queue = info.queue, agent = info.agent, tenant = info.tenant, prio = info.prio, cost = info.cost,
-      weight = info.weight, place = seq - HEAD_START[info.prio] }
+      weight = info.weight, tokens = info.tokens, money = info.money, place = seq - HEAD_START[info.prio] }
     local what, till = paused(info.queue, info.agent, info.tenant)
     if what then return gate('p/' .. what), till > 0 and (till - now) * 1000 or nil, h end
     if alone then return gate('want:*'), nil, h end
@@ -75,8 +76,9 @@ local function consider(id, env, at, src, entry, own)
     local g, wait = refused(rules, h, id, own)
     if wait == -1 then return over(id, env, 'dead', 'never_fits: ' .. g.name, own) end
     if g then return g, wait, h end
-    taken = take(rules, h, id)
+    if #rules > 0 then taken, took = take(rules, h, id) end
   end
   if deadline then call('ZREM', X, id) end
-  hand_over(id, env, info, src, entry, t, taken)
+  hand_over(id, env, info, src, entry, t, taken, took)
+end
 end

@@ -83,7 +83,7 @@ end
 -- A running delivery that nobody will settle: lost with its worker. Its gates are given back; it goes first, or alone, or is dead.
 local function lose(id, row, poison_after)
   local r = row_read(row)
-  give_back(r.taken)
+  give_back_lost(id, r)
   local t = history(call('HGET', AT, id))
   t.fence = r.fence
   local h = stored(id)

@@ -1,5 +1,6 @@
 -- gates: state is read once a script, decided in Lua, written once at the end (gates_flush), so that an error half-way leaves
--- nothing in two places. Kinds by the first letter of the name: s/ slots, r/ rate, want: no worker for the agent, p/ a pause.
+-- nothing in two places. Kinds by the first letter of the name: s/ slots, r/ rate, t/ tokens, c/ money, want: no worker for the agent,
+-- p/ a pause.
 -- B:g:<slot gate>  f64 units in use, then for a reservation f64 place | id         B:g:<rate gate>#<window ms>  see rate
 -- B:reserved       slot gates with a reservation: a new book ends them all, since they were made by the old one's rules
 local GATES, MARKS, LINES = {}, {}, nil                            -- name -> gate; name -> due ms, or false: no room (lines); any line?
@@ -29,7 +30,7 @@ local function fetch_gates(needs_of_tasks)
   for _, needs in ipairs(needs_of_tasks) do
     for i = 1, #needs do
       local name = needs[i].name
-      if not GATES[name] and needs[i].kind == 's' then keys[#keys + 1] = G .. name
+      if not GATES[name] and needs[i].kind ~= 'r' then keys[#keys + 1] = G .. name
       elseif not GATES[name] then for _, w in ipairs(needs[i].rule.w) do keys[#keys + 1] = G .. name .. '#' .. w[2] end end
     end
   end
@@ -41,11 +42,13 @@ local function fetch_held(rows)
   for _, row in ipairs(rows) do
     local r = row and string.byte(row, ROW_MARKS) >= ROW_TAKEN and row_read(row)
     for _, t in ipairs(r and row_taken(r.taken) or NO_GATES) do
-      if string.sub(t.name, 1, 1) == 's' then keys[#keys + 1] = G .. t.name end
+      if string.sub(t.name, 1, 1) ~= 'r' then keys[#keys + 1] = G .. t.name end
     end
   end
   if #keys > 1 then fetch_all(keys) end
 end
+local refused
+do
 local function windows(g, rule)
   if not g.windows then
     g.windows = {}
@@ -66,20 +69,21 @@ local function rate_refuses(g, rule, units)
   return longest
 end
 -- The first gate that refuses, and for a rate the us to wait (-1, for any: never). `own` is the line whose head this task is.
-local function refused(needs, h, id, own)
+function refused(needs, h, id, own)
   for i = 1, #needs do
     local need, g = needs[i], gate(needs[i].name)
     local units = units_of(need, h)
     if need.cap and units > need.cap then return g, -1 end
-    if g.name ~= own and g.head and g.head < h.place then return g end
+    if g.name ~= own and g.head and g.head < h.place and units > 0 then return g end
     if g.rp and g.rp < h.place and g.ri ~= id then return g end
     if need.kind == 's' then
       if g.used + units > need.cap then return g end
     else
-      local wait = rate_refuses(g, need.rule, units)
+      local wait = need.kind == 'r' and rate_refuses(g, need.rule, units) or need.kind ~= 'r' and budget_refuses(g, need.rule, units)
       if wait ~= 0 then return g, wait end
     end
   end
+end
 end
 -- The gate that could never let it through, whatever ends or passes.
 local function never(needs, h)
@@ -89,27 +93,21 @@ local function never(needs, h)
     if units > most then return needs[i].name end
   end
 end
--- Takes all gates of an admitted task; the answer is written into its row.
+-- Takes all gates of an admitted task; the answer, and the marks that say so, are written into its row.
 local function take(needs, h, id)
-  local taken = {}
+  local taken, marks = {}, ROW_TAKEN
   for i = 1, #needs do
-    local g = gate(needs[i].name)
+    local g, loss = gate(needs[i].name), '-'
     local units = units_of(needs[i], h)
     if g.kind == 's' then
       g.used, g.dirty = g.used + units, true
       if g.ri == id then g.rp, g.ri, MARKS[g.name], RING = nil, nil, now, true end
-    else for _, r in ipairs(g.windows) do rate_take(r, units) end end
-    taken[i] = pack('>dHc0', units, #g.name, g.name)
-  end
-  return table.concat(taken)
-end
--- Gives back what a row says was taken and marks those gates ready.
-local function give_back(taken)
-  for _, t in ipairs(row_taken(taken)) do
-    if string.sub(t.name, 1, 1) == 's' then
-      local g = gate(t.name)
-      g.used, g.dirty = math.max(0, g.used - t.units), true
-      if g.head then MARKS[g.name], RING = now, true end
+    elseif g.kind == 'r' then for _, r in ipairs(g.windows) do rate_take(r, units) end
+    else
+      loss, marks = needs[i].rule.l or 'C', ROW_TAKEN + ROW_BUDGET
+      budget_take(g, needs[i].rule, units)
     end
+    taken[i] = pack('>dc1Hc0', units, loss, #g.name, g.name)
   end
+  return table.concat(taken), marks
 end

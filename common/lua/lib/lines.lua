@@ -3,7 +3,7 @@
 local LINE_ADD, LINE_REM, PARKED, UNPARKED = {}, {}, {}, {}        -- PARKED: id, value, id, value...
 
 local function park(g, h, id, wait, moves)
-  if g.kind == 's' or g.kind == 'r' then count('h:' .. g.kind, 1) end -- a limit was hit
+  if string.find('srtc', g.kind, 1, true) then count('h:' .. g.kind, 1) end -- a limit was hit
   local a = LINE_ADD[g.name] or {}
   a[#a + 1], a[#a + 2] = num(h.place), id
   LINE_ADD[g.name], PARKED[#PARKED + 1], PARKED[#PARKED + 2] = a, id, pack('>BB', h.prio, math.min(moves or 0, 255)) .. g.name
@@ -58,7 +58,8 @@ local function gates_flush()
   end
   for name, g in pairs(GATES) do
     for _, r in ipairs(g.windows or NO_GATES) do rate_flush(r) end
-    if g.dirty then
+    if g.budget and g.dirty then budget_flush(g)
+    elseif g.dirty then
       if g.used == 0 and not g.rp then call('DEL', G .. name)
       else call('SET', G .. name, pack('>d', g.used) .. (g.rp and pack('>d', g.rp) .. g.ri or '')) end
       if g.rp or g.had then call(g.rp and 'SADD' or 'SREM', RESERVED, name) end

@@ -27,7 +27,7 @@ local function into_queue(h, id)
   local rules = book_gates(h)
   for i = 1, #rules do
     local g = gate(rules[i].name)
-    if g.head and g.head < h.place then return join(g, h, id) end
+    if g.head and g.head < h.place and units_of(rules[i], h) > 0 then return join(g, h, id) end
   end
   local want = gate('want:' .. h.agent)
   if want.head and want.head < h.place then return join(want, h, id) end

@@ -1,9 +1,9 @@
 -- row: B:run, id -> what a running delivery is and has taken. Every release reads only this, never the rules of the moment.
 --   f64 fence | f64 started ms | u16 attempt | u16 max | u8 priority | u8 flags | u8 marks | u8 stream (q its own, f first, l line)
---   | str8 entry | str8 queue | str8 agent | str8 worker | (f64 units, str16 gate)*
+--   | str8 entry | str8 queue | str8 agent | str8 worker | (f64 units, u8 what the loss of the run costs, for a budget: C R F; else -, str16 gate)*
 -- A fence travels as its 8 bytes, so that "is it current" is one comparison.
 local ROW, ROW_HEAD = '>dHHBBBc1Bc0Bc0Bc0Bc0', '>dHHBBBc1Bc0'
-local ROW_CANCEL, ROW_HISTORY, ROW_LONE, ROW_TAKEN, ROW_MARKS = 1, 2, 4, 8, 23 -- marks; the byte that they are
+local ROW_CANCEL, ROW_HISTORY, ROW_LONE, ROW_TAKEN, ROW_BUDGET, ROW_MARKS = 1, 2, 4, 8, 16, 23 -- marks; the byte that they are
 local function row_fence(row) return string.sub(row, 1, 8) end
 local function fence_number(f) return (unpack_('>d', f)) end
 -- queue, agent and worker: the same for many rows of a claim
@@ -33,7 +33,10 @@ local function tail_of(row, at, marks)
   return t
 end
 local function row_taken(taken)
-  local list, o, units, name = {}, 1, nil, nil
-  while o <= #taken do units, name, o = unpack_('>dHc0', taken, o) list[#list + 1] = { name = name, units = units } end
+  local list, o, units, loss, name = {}, 1, nil, nil, nil
+  while o <= #taken do
+    units, loss, name, o = unpack_('>dc1Hc0', taken, o)
+    list[#list + 1] = { name = name, units = units, loss = loss }
+  end
   return list
 end

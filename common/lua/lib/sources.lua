@@ -10,6 +10,8 @@ local function read_new(key, most)
   return r and r[1][2] or {}
 end
 
+local take_stream, take_line
+do
 -- An entry read whose task runs already (its group was made anew): back to its owner, or, if it is an old one, away.
 local function running_already(key, entry, row)
   local r = row_read(row)
@@ -39,7 +41,7 @@ local function needs_of(envs)
 end
 
 -- Up to k tasks from one stream; true when it has no unread entry left.
-local function take_stream(key, src, k)
+function take_stream(key, src, k)
   local stop = C.n + k
   while C.n < stop and C.n < C.most and C.looks > 0 and C.ghosts > 0 do
     local most = math.min(stop - C.n, C.most - C.n, C.looks)
@@ -81,7 +83,7 @@ local function head_after(name)
 end
 
 -- Up to k heads of a line: admitted, moved to the line of another gate that refuses, or left where they are (it is blocked).
-local function take_line(name, k)
+function take_line(name, k)
   local off = LINE_REM[name] and #LINE_REM[name] or 0
   local heads = call('ZRANGE', L .. name, off, off + math.min(k, 16, C.most - C.n) - 1, 'WITHSCORES')
   local g, due, seen = gate(name), now, #heads == 0
@@ -100,7 +102,7 @@ local function take_line(name, k)
       leave_line(name, id)
       park(by, h, id, wait, moves)
       C.looks = C.looks - 1
-      if by.kind == 'w' or by.kind == 'p' or (wait and wait > 1e6) then unreserve(book_gates(h), id)
+      if string.find('wptc', by.kind, 1, true) or (wait and wait > 1e6) then unreserve(book_gates(h), id)
       elseif moves >= MOVES_MAX then reserve(book_gates(h), h, id) end
     end
     if C.looks <= 0 or C.n >= C.most then break end
@@ -109,4 +111,5 @@ local function take_line(name, k)
   MARKS[name] = due
   -- `seen`: no head that this script has not looked at; those who joined the line in it wait for the next claim
   if seen or due ~= now or not g.head then C.blocked[name], C.nblocked = true, C.nblocked + 1 end
+end
 end

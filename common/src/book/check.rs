@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Book, LIMIT_MAX, Limit, Mistake, Part, RULES_MAX, Rate, Slots, WINDOW_MS_MAX, WINDOW_MS_MIN};
+use super::{
+    Book, DAY_MS, LIMIT_MAX, Limit, MONTH_MS, Mistake, OnLost, Part, Periods, RULES_MAX, Rate, Slots, Unit,
+    WINDOW_MS_MAX, WINDOW_MS_MIN, Window,
+};
 use crate::name::{TierName, check_text};
+use crate::spend::{UNITS_MAX, parse_usd};
 
 /// A waking worker is late by so much at most: pacing that is finer than that would let fewer units through than the limit says.
 const PACE_MS: u64 = 50;
@@ -13,7 +17,7 @@ impl Book {
     /// Everything that is wrong with it. For a book that was read from text, [`Book::parse`] has said so, with lines.
     #[must_use]
     pub fn wrong(&self) -> Vec<Mistake> {
-        wrong(self, &[])
+        wrong(self, &[], &[])
     }
 
     /// What is allowed, and probably not meant.
@@ -35,7 +39,7 @@ fn pace_too_fine(limit: &Limit) -> Option<String> {
     })
 }
 
-pub(super) fn wrong(book: &Book, lines: &[usize]) -> Vec<Mistake> {
+pub(super) fn wrong(book: &Book, lines: &[usize], agent_lines: &[usize]) -> Vec<Mistake> {
     let mut wrong = Vec::new();
     let mut say = |line: usize, what: String| wrong.push(Mistake { line, what });
     if book.revision == 0 {
@@ -55,6 +59,18 @@ pub(super) fn wrong(book: &Book, lines: &[usize]) -> Vec<Mistake> {
     if let Some(twice) = book.tiers.iter().enumerate().find(|(i, t)| book.tiers[..*i].contains(t)) {
         say(0, format!("tiers: {} is there twice", twice.1));
     }
+    for (i, agent) in book.agents.iter().enumerate() {
+        let line = agent_lines.get(i).copied().unwrap_or(0);
+        if book.agents[..i].iter().any(|other| other.name == agent.name) {
+            say(line, format!("the agent {} is there twice", agent.name));
+        }
+        if agent.estimate_tokens.is_some_and(|n| n > UNITS_MAX) {
+            say(line, format!("estimate_tokens must be at most {UNITS_MAX}"));
+        }
+        if let Some(Err(e)) = agent.estimate_usd.map(|usd| parse_usd(&usd.to_string())) {
+            say(line, format!("estimate_usd: {e}"));
+        }
+    }
     let mut seen = BTreeMap::new();
     for (i, limit) in book.limits.iter().enumerate() {
         let line = lines.get(i).copied().unwrap_or(0);
@@ -65,7 +81,14 @@ pub(super) fn wrong(book: &Book, lines: &[usize]) -> Vec<Mistake> {
         matched(limit, book, &mut of_limit);
         slots(limit, book, &mut of_limit);
         limit.rate.iter().for_each(|rate| check_rate(rate, &mut of_limit));
-        for (kind, on) in [("slots", limit.slots.is_some()), ("rate", limit.rate.is_some())] {
+        check_budgets(limit, &mut of_limit);
+        let kinds = [
+            ("slots", limit.slots.is_some()),
+            ("rate", limit.rate.is_some()),
+            ("tokens", limit.tokens.is_some()),
+            ("cost_usd", limit.cost_usd.is_some()),
+        ];
+        for (kind, on) in kinds {
             if on && let Some(other) = seen.insert((kind, limit.matches.field()), i) {
                 of_limit.push(format!(
                     "ties with {}: two rules of the kind `{kind}` for {}",
@@ -93,8 +116,8 @@ fn tiers(book: &Book) -> String {
 }
 
 fn matched(limit: &Limit, book: &Book, wrong: &mut Vec<String>) {
-    if limit.slots.is_none() && limit.rate.is_none() {
-        wrong.push("says neither `slots` nor `rate`".into());
+    if limit.is_empty() {
+        wrong.push("limits nothing: it has none of `slots`, `rate`, `tokens` and `cost_usd`".into());
     }
     if let Some(Err(e)) = limit.matches.tenant.as_ref().map(|t| check_text("tenant", t)) {
         wrong.push(e.to_string());
@@ -126,6 +149,43 @@ fn slots(limit: &Limit, book: &Book, wrong: &mut Vec<String>) {
             wrong.extend(unknown.into_iter().map(|tier| format!("the tier {tier} is none: {}", tiers(book))));
         }
         _ => {}
+    }
+}
+
+fn check_budgets(limit: &Limit, wrong: &mut Vec<String>) {
+    if limit.on_lost != OnLost::Charge && limit.budgets().next().is_none() {
+        wrong.push("`on_lost` belongs to a budget, and there is none".into());
+    }
+    for (unit, budget) in limit.budgets() {
+        let name = if unit == Unit::Tokens { "tokens" } else { "cost_usd" };
+        if budget.windows.is_empty() {
+            wrong.push(format!("{name} has no window; write {name} = {{ day = 5 }}"));
+        }
+        for w in &budget.windows {
+            let said = format!("{} per {}", unit.said(w.limit), w.name());
+            if w.limit == 0 || w.limit > UNITS_MAX {
+                wrong.push(format!(
+                    "{name}: {said}: the limit must be more than nothing and at most {}; to stop an agent, pause it",
+                    unit.said(UNITS_MAX)
+                ));
+            }
+            if w.ms < WINDOW_MS_MIN || w.ms > WINDOW_MS_MAX {
+                wrong.push(format!("{name}: {said}: a window lasts {WINDOW_MS_MIN} ms to 31 days"));
+            }
+        }
+        for pair in budget.windows.windows(2) {
+            if pair[1].limit < pair[0].limit {
+                let said = |w: &Window| format!("{} per {}", unit.said(w.limit), w.name());
+                wrong.push(format!("{name}: {} can never be reached with {}", said(&pair[0]), said(&pair[1])));
+            }
+        }
+        let Some(zone) = &budget.zone else { continue };
+        if !Periods::knows(zone) {
+            wrong.push(format!("{name}: {zone:?} is no time zone, as in \"Europe/Berlin\""));
+        }
+        if !budget.windows.iter().any(|w| w.ms == DAY_MS || w.ms == MONTH_MS) {
+            wrong.push(format!("{name}: a zone is for `day` and `month`, and there is neither"));
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! What a book compiles to: the masks in use and one field for each match, which `lib/book.lua` reads.
 //!
 //! A field is msgpack: a list of rules `{ k kind, p what is counted apart, c slots, t slots by tier, w { {limit, window ms}… },
-//! b burst }`, without what is not said. Kinds: `s` slots, `r` rate.
+//! b burst, l what the loss of a run costs (C R F), z zone }`, without what is not said. Kinds: `s` slots, `r` rate, `t` tokens, `c` money
+//! (micro-dollars; of budgets a window of -1 ms is a calendar day, -2 a month). `e/<agent>`: what its tasks are expected to use.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Book, Limit, Part, Slots};
+use super::{Book, Limit, Part, Slots, Unit, budget};
 use crate::name::TierName;
+use crate::spend::Spend;
 
 /// A book as scripts read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct Compiled {
     pub tiers: String,
     /// Field and rules.
     pub fields: Vec<(String, Vec<u8>)>,
+    /// Zones whose days and months budgets go by.
+    pub zones: Vec<String>,
     /// Tenant and tier.
     pub tenants: Vec<(String, String)>,
     /// The book, in TOML: for people, and for what came before it.
@@ -40,9 +44,13 @@ struct Rule<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     t: Option<&'a BTreeMap<TierName, u64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    w: Vec<(u64, u64)>,
+    w: Vec<(u64, i64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     b: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    l: Option<char>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    z: Option<&'a str>,
 }
 
 fn rules_of<'a>(limit: &'a Limit, tiers: &[TierName]) -> Vec<Rule<'a>> {
@@ -57,10 +65,22 @@ fn rules_of<'a>(limit: &'a Limit, tiers: &[TierName]) -> Vec<Rule<'a>> {
         None => {}
     }
     if let Some(rate) = &limit.rate {
-        let w = rate.windows.iter().map(|w| (w.limit, w.ms)).collect();
-        rules.push(Rule { k: 'r', p, w, b: rate.burst, ..Rule::default() });
+        let w = rate.windows.iter().map(|w| (w.limit, i64::try_from(w.ms).unwrap_or(i64::MAX))).collect();
+        rules.push(Rule { k: 'r', p: p.clone(), w, b: rate.burst, ..Rule::default() });
+    }
+    for (unit, budget) in limit.budgets() {
+        let k = if unit == Unit::Tokens { 't' } else { 'c' };
+        let w = budget.windows.iter().map(|w| (w.limit, budget.script_ms(w))).collect();
+        let (l, z) = (Some(limit.on_lost.letter()), budget.zone.as_deref());
+        rules.push(Rule { k, p: p.clone(), w, l, z, ..Rule::default() });
     }
     rules
+}
+
+/// As scripts read it.
+#[expect(clippy::cast_precision_loss, reason = "at most 10^15")]
+fn packed(spend: Spend) -> Vec<u8> {
+    [spend.tokens, spend.micro_usd].into_iter().flat_map(|n| (n as f64).to_be_bytes()).collect()
 }
 
 /// FNV-1a, 64 bits. It tells one content of a revision from another one, written by the same operators.
@@ -98,10 +118,14 @@ impl Book {
         // More parts first; `*` last. Among as many the order of the letters decides, so that no two rules can tie.
         masks.sort_by_key(|m| (std::cmp::Reverse(if m == "*" { 0 } else { m.len() }), m.clone()));
         let parts = Part::ALL.into_iter().map(Part::letter).filter(|letter| parts.contains(*letter)).collect();
+        let estimates = self.agents.iter().filter_map(|agent| Some((agent, agent.estimate()?)));
+        let estimates = estimates.map(|(agent, spend)| (format!("e/{}", agent.name), packed(spend)));
         let fields = fields
             .into_iter()
             .map(|(field, rules)| (field, rmp_serde::to_vec_named(&rules).unwrap_or_default()))
+            .chain(estimates)
             .collect();
+        let zones = budget::zones(self.limits.iter().flat_map(Limit::budgets).map(|(_, budget)| budget));
         let content = Self { revision: 0, ..self.clone() };
         Compiled {
             revision: self.revision,
@@ -110,6 +134,7 @@ impl Book {
             parts,
             tiers: self.tiers.iter().map(TierName::as_str).collect::<Vec<_>>().join(","),
             fields,
+            zones: zones.into_iter().collect(),
             tenants: self.tenants.iter().map(|(tenant, tier)| (tenant.clone(), tier.as_str().to_owned())).collect(),
             text,
         }

@@ -7,9 +7,11 @@
 //! Applying a book changes rules and nothing else: what was counted stays counted, what runs runs on. [`Book::parse`] names every mistake
 //! of a book at once, with its line; [`Book::compile`] turns it into what the claim script reads.
 
+mod budget;
 mod check;
 mod compile;
 pub mod needs;
+mod periods;
 mod rate;
 mod read;
 
@@ -20,10 +22,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::budget::{Budget, DAY_MS, MONTH_MS, OnLost, Unit};
 pub use self::compile::Compiled;
+pub use self::periods::Periods;
 pub use self::rate::{Rate, Window};
 pub use self::read::Mistake;
 use crate::name::{AgentName, QueueName, TierName};
+use crate::spend::{Spend, UNITS_MAX, parse_usd};
 
 /// Longest window of a rate: 31 days, in ms.
 pub const WINDOW_MS_MAX: u64 = 31 * 86_400_000;
@@ -48,9 +53,36 @@ pub struct Book {
     /// The tier of each tenant that has one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tenants: BTreeMap<String, TierName>,
+    /// What is so for all tasks of an agent.
+    #[serde(default, rename = "agent", skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentDefaults>,
     /// The limits.
     #[serde(default, rename = "limit", skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
+}
+
+/// What is so for the tasks of an agent, unless they say otherwise themselves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentDefaults {
+    /// The agent.
+    pub name: AgentName,
+    /// Tokens that a run is expected to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_tokens: Option<u64>,
+    /// Money that a run is expected to use, in US dollars: `0.02`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_usd: Option<f64>,
+}
+
+impl AgentDefaults {
+    /// What a run is expected to use; of what is not said, the least that there is.
+    #[must_use]
+    pub fn estimate(&self) -> Option<Spend> {
+        let micro = self.estimate_usd.map(|usd| parse_usd(&usd.to_string()).unwrap_or(UNITS_MAX));
+        (self.estimate_tokens.is_some() || micro.is_some())
+            .then(|| Spend { tokens: self.estimate_tokens.unwrap_or(1), micro_usd: micro.unwrap_or(1) })
+    }
 }
 
 /// One rule: what it applies to, and at least one kind of limit.
@@ -69,6 +101,15 @@ pub struct Limit {
     /// How many units may start in trailing windows, each task as many as its cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// How many tokens may be used in windows.
+    #[serde(default, with = "budget::in_tokens", skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Budget>,
+    /// How much money may be used in windows: in a book in US dollars, here in micro-dollars.
+    #[serde(default, with = "budget::in_usd", skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<Budget>,
+    /// What a run costs that did not end by itself.
+    #[serde(default, skip_serializing_if = "OnLost::is_default")]
+    pub on_lost: OnLost,
 }
 
 impl Limit {
@@ -76,6 +117,18 @@ impl Limit {
     #[must_use]
     pub fn of_slots(matches: Match, slots: u64) -> Self {
         Self { matches, slots: Some(Slots::Count(slots)), ..Self::default() }
+    }
+
+    /// It limits nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_none() && self.rate.is_none() && self.tokens.is_none() && self.cost_usd.is_none()
+    }
+
+    /// Its budgets, with what they are counted in.
+    pub fn budgets(&self) -> impl Iterator<Item = (Unit, &Budget)> {
+        let tokens = self.tokens.iter().map(|budget| (Unit::Tokens, budget));
+        tokens.chain(self.cost_usd.iter().map(|budget| (Unit::MicroUsd, budget)))
     }
 
     /// A rate for what matches.

@@ -1,7 +1,8 @@
 //! Which gates a task needs under a book: what `lib/book.lua` finds, for whoever plans an edit.
 
-use super::{Book, Limit, Match, Part, Slots};
+use super::{Book, Budget, Limit, Match, Part, Slots, Unit};
 use crate::name::TierName;
+use crate::spend::Spend;
 
 /// What a task says that rules ask for.
 #[derive(Debug, Clone, Copy)]
@@ -30,13 +31,19 @@ pub enum Allows {
     Slots(u64),
     /// So many units in each of these windows: limit and ms, the shortest first; and the burst of the first.
     Rate(Vec<(u64, u64)>, Option<u64>),
+    /// So much may be used.
+    Budget(Unit, Budget),
 }
 
 impl Need {
-    /// Whether a task of this weight and cost can ever pass.
+    /// Whether a task of this weight and cost, which is expected to use so much, can ever pass.
     #[must_use]
-    pub fn fits(&self, weight: u64, cost: u64) -> bool {
+    pub fn fits(&self, weight: u64, cost: u64, estimate: Spend) -> bool {
         match &self.allows {
+            Allows::Budget(unit, budget) => {
+                let units = if *unit == Unit::Tokens { estimate.tokens } else { estimate.micro_usd };
+                budget.windows.iter().all(|w| units <= w.limit)
+            }
             Allows::Slots(n) => weight <= *n,
             Allows::Rate(windows, _) => windows.iter().all(|(limit, _)| cost.max(1) <= *limit),
         }
@@ -44,6 +51,13 @@ impl Need {
 }
 
 impl Book {
+    /// What a task of this agent is expected to use, unless it says so itself.
+    #[must_use]
+    pub fn estimate_of(&self, agent: &str) -> Spend {
+        let own = self.agents.iter().find(|defaults| defaults.name.as_str() == agent);
+        own.and_then(super::AgentDefaults::estimate).unwrap_or(Spend { tokens: 1, micro_usd: 1 })
+    }
+
     /// The tier of a tenant: the lowest if it has none; none if the book has no tiers.
     #[must_use]
     pub fn tier_of(&self, tenant: &str) -> Option<&TierName> {
@@ -66,7 +80,7 @@ impl Book {
             (std::cmp::Reverse(mask.len()), mask)
         };
         let mut needs = Vec::new();
-        for kind in ['s', 'r'] {
+        for kind in ['s', 'r', 't', 'c'] {
             let of_kind = |limit: &&Limit| matches(&limit.matches) && allows(limit, kind, self, tier).is_some();
             let all: Vec<&Limit> = self.limits.iter().filter(of_kind).collect();
             let own = all.iter().copied().filter(|l| !l.matches.is_all()).min_by_key(specific);
@@ -93,6 +107,9 @@ fn named(limit: &Limit) -> Vec<Part> {
 }
 
 fn allows(limit: &Limit, kind: char, book: &Book, tier: &str) -> Option<Allows> {
+    if let Some(unit) = [('t', Unit::Tokens), ('c', Unit::MicroUsd)].into_iter().find(|(k, _)| *k == kind) {
+        return limit.budgets().find(|(of, _)| *of == unit.1).map(|(of, budget)| Allows::Budget(of, budget.clone()));
+    }
     if kind == 'r' {
         let rate = limit.rate.as_ref()?;
         return Some(Allows::Rate(rate.windows.iter().map(|w| (w.limit, w.ms)).collect(), rate.burst));

@@ -10,8 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::config::duration;
 
 /// Windows that have a name, and their lengths in ms.
-const NAMED: [(&str, u64); 5] =
-    [("second", 1_000), ("minute", 60_000), ("hour", 3_600_000), ("day", 86_400_000), ("week", 604_800_000)];
+const NAMED: [(&str, u64); 6] = [
+    ("second", 1_000),
+    ("minute", 60_000),
+    ("hour", 3_600_000),
+    ("day", 86_400_000),
+    ("week", 604_800_000),
+    ("month", 2_592_000_000),
+];
 
 /// Units that may start in trailing windows. Each window counts by itself: every one of them has to have room, and a burst through
 /// one takes nothing from the others.
@@ -56,15 +62,18 @@ impl Rate {
     }
 }
 
-/// The name of a window in a book: `minute`, or `5s`.
-fn name_of(ms: u64) -> String {
-    let named = NAMED.iter().find(|(_, length)| *length == ms).map(|(name, _)| (*name).to_owned());
-    named.unwrap_or_else(|| duration::text(Duration::from_millis(ms)).replace(' ', ""))
+impl Window {
+    /// Its name in a book: `minute`, or `5s`. A month has 30 days.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let named = NAMED.iter().find(|(_, length)| *length == self.ms).map(|(name, _)| (*name).to_owned());
+        named.unwrap_or_else(|| duration::text(Duration::from_millis(self.ms)).replace(' ', ""))
+    }
 }
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} per {}", self.limit, name_of(self.ms))
+        write!(f, "{} per {}", self.limit, self.name())
     }
 }
 
@@ -72,7 +81,7 @@ impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for window in &self.windows {
-            map.serialize_entry(&name_of(window.ms), &window.limit)?;
+            map.serialize_entry(&window.name(), &window.limit)?;
         }
         if let Some(burst) = self.burst {
             map.serialize_entry("burst", &burst)?;
@@ -106,7 +115,7 @@ impl<'de> Visitor<'de> for Windows {
             }
             let Some(ms) = Rate::window_ms(&key) else {
                 return Err(A::Error::custom(format!(
-                    "{key:?} is no window; it is second, minute, hour, day, week, a duration such as \"5m\", or burst"
+                    "{key:?} is no window; it is second, minute, hour, day, week, month, a duration such as \"5m\", or burst"
                 )));
             };
             if rate.windows.iter().any(|w| w.ms == ms) {

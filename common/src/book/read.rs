@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
 
-use super::{Book, Limit, TEXT_BYTES_MAX, check};
+use super::{Book, TEXT_BYTES_MAX, check};
 
 /// Something that is wrong with a book.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,18 +65,19 @@ impl Reading<'_> {
         T::deserialize(ValueDeserializer::from(value)).map_err(|e| self.say_error(&e, at)).ok()
     }
 
-    fn limits(&mut self, value: Spanned<DeValue<'_>>) -> Vec<(usize, Limit)> {
+    /// A list of tables, each with its line.
+    fn listed<T: for<'a> Deserialize<'a>>(&mut self, value: Spanned<DeValue<'_>>, how: &str) -> Vec<(usize, T)> {
         let at = value.span().start;
         let DeValue::Array(items) = value.into_inner() else {
-            self.say(Some(at), "limits are written [[limit]], one after the other");
+            self.say(Some(at), format!("{how}, one after the other"));
             return Vec::new();
         };
-        let mut limits = Vec::new();
+        let mut listed = Vec::new();
         for item in items {
             let line = self.line(item.span().start);
-            limits.extend(self.read(item).map(|limit| (line, limit)));
+            listed.extend(self.read(item).map(|one| (line, one)));
         }
-        limits
+        listed
     }
 }
 
@@ -98,20 +99,28 @@ impl Book {
         if !errors.is_empty() {
             return Err(reading.mistakes);
         }
-        let (mut book, mut lines) = (Self::default(), Vec::new());
+        let (mut book, mut lines, mut agent_lines) = (Self::default(), Vec::new(), Vec::new());
         for (key, value) in table.into_inner() {
             match key.get_ref().as_ref() {
                 "revision" => book.revision = reading.read(value).unwrap_or(1),
                 "tiers" => book.tiers = reading.read(value).unwrap_or_default(),
                 "tenants" => book.tenants = reading.read(value).unwrap_or_default(),
-                "limit" => (lines, book.limits) = reading.limits(value).into_iter().unzip(),
+                "agent" => {
+                    (agent_lines, book.agents) =
+                        reading.listed(value, "agents are written [[agent]]").into_iter().unzip()
+                }
+                "limit" => {
+                    (lines, book.limits) = reading.listed(value, "limits are written [[limit]]").into_iter().unzip()
+                }
                 other => {
-                    let what = format!("{other:?} is no part of a book; it has revision, tiers, tenants and [[limit]]");
+                    let what = format!(
+                        "{other:?} is no part of a book; it has revision, tiers, tenants, [[agent]] and [[limit]]"
+                    );
                     reading.say(Some(key.span().start), what);
                 }
             }
         }
-        reading.mistakes.extend(check::wrong(&book, &lines));
+        reading.mistakes.extend(check::wrong(&book, &lines, &agent_lines));
         reading.mistakes.sort_by_key(|m| m.line);
         if reading.mistakes.is_empty() { Ok(book) } else { Err(reading.mistakes) }
     }

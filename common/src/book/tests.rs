@@ -112,7 +112,7 @@ rate = { minute = 10, burst = 11 }
     };
     has(0, "revision must be at least 1");
     has(2, "surprise");
-    has(3, "says neither");
+    has(3, "limits nothing");
     has(4, "slots must be 1");
     has(8, "3 parsecs");
     has(11, "slots are a number");
@@ -126,6 +126,62 @@ rate = { minute = 10, burst = 11 }
     assert!(said.iter().any(|m| m.contains("ties with the rule of line 4")), "{said:#?}");
     let broken = Book::parse("revision = 1\n[[limit]\nslots = 1\n").unwrap_err();
     assert_eq!(broken[0].line, 2, "{broken:?}");
+}
+
+#[test]
+fn all_mistakes_of_budgets_are_named_at_once() {
+    let text = r#"revision = 1
+[[agent]]
+name = "a"
+estimate_usd = -0.5
+[[agent]]
+name = "a"
+estimate_tokens = 1
+[[limit]]
+match = { agent = "a" }
+tokens = { minute = 0, day = 5, zone = "Europe/Nowhere" }
+[[limit]]
+match = { agent = "b" }
+cost_usd = { day = 0.0000001 }
+[[limit]]
+match = { agent = "c" }
+cost_usd = { hour = 5, zone = "UTC" }
+tokens = {}
+[[limit]]
+match = { agent = "d" }
+tokens = { minute = 1.5 }
+[[limit]]
+slots = 1
+on_lost = "refund"
+[[limit]]
+match = { agent = "e" }
+cost_usd = { day = 5.00, month = 4.00 }
+[[limit]]
+match = { agent = "f" }
+tokens = { fortnight = 1 }
+"#;
+    let wrong = Book::parse(text).unwrap_err();
+    let said: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    let has = |line: usize, part: &str| {
+        let found = wrong.iter().any(|m| m.line == line && m.what.contains(part));
+        assert!(found, "line {line}: {part} is not said in {said:#?}");
+    };
+    has(2, "estimate_usd");
+    has(5, "the agent a is there twice");
+    has(8, "more than nothing");
+    has(8, "no time zone");
+    has(13, "no amount of US dollars");
+    has(14, "there is neither");
+    has(14, "tokens has no window");
+    has(20, "tokens are a whole number");
+    has(21, "`on_lost` belongs to a budget");
+    has(24, "$5.00 per day can never be reached with $4.00 per month");
+    has(29, "fortnight");
+    let ok = "revision = 1\n[[limit]]\ncost_usd = { day = 0.29, month = \"100.000001\", zone = \"UTC\" }\n";
+    let book = Book::parse(ok).unwrap();
+    let budget = book.limits[0].cost_usd.as_ref().unwrap();
+    assert_eq!(budget.windows.iter().map(|w| w.limit).collect::<Vec<_>>(), [290_000, 100_000_001]);
+    assert_eq!(Book::parse(&book.to_text()).unwrap(), book);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use fred::prelude::Value;
 
 use super::reply::Reply;
 use super::{Error, Store};
-use crate::book::Compiled;
+use crate::book::{Compiled, Periods};
 
 /// What became of a book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +54,15 @@ impl Store {
     pub async fn apply_book(&self, book: &Compiled, edit: BookEdit<'_>) -> Result<Applied, Error> {
         let mut args: Vec<Value> = vec![book.revision.to_string().into(), book.print.as_str().into()];
         args.extend([&book.masks, &book.parts, &book.tiers, &book.text].map(|text| Value::from(text.as_str())));
+        args.push(book.zones.join(" ").into());
         args.push(edit.note.into());
         args.push(edit.follows.map(|revision| revision.to_string()).unwrap_or_default().into());
         args.push(book.tenants.len().to_string().into());
         for (tenant, tier) in &book.tenants {
             args.extend([tenant, tier].map(|text| Value::from(text.as_str())));
         }
-        for (field, rules) in &book.fields {
+        let periods = self.periods(&book.zones).await?;
+        for (field, rules) in book.fields.iter().chain(&periods) {
             args.push(field.as_str().into());
             args.push(Value::Bytes(rules.clone().into()));
         }
@@ -75,6 +77,34 @@ impl Store {
         };
         self.mark_lines().await?;
         Ok(applied)
+    }
+
+    /// When the days and months of these zones begin, as scripts read it.
+    async fn periods(&self, zones: &[String]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        if zones.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now_ms = self.counts().await?.now_ms;
+        Ok(zones.iter().filter_map(|zone| Periods::around(zone, now_ms)).flat_map(|p| p.fields()).collect())
+    }
+
+    /// Writes down, for the budgets of the book in force, when the days and months from now on begin. To be called now and then: what is
+    /// written down lasts for more than a year.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn extend_periods(&self) -> Result<(), Error> {
+        let key = self.base.key("book");
+        let of = |e| Error::of("book", e);
+        let zones: Option<String> =
+            self.retrying(|| async { self.client.hget(key.as_str(), "zones").await.map_err(of) }).await?;
+        let zones: Vec<String> = zones.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+        for (field, begins) in self.periods(&zones).await? {
+            let pair = (field, Value::Bytes(begins.into()));
+            self.retrying(|| async { self.client.hset::<(), _, _>(key.as_str(), pair.clone()).await.map_err(of) })
+                .await?;
+        }
+        Ok(())
     }
 
     /// The book in force; none when there is none.

@@ -9,6 +9,7 @@ use super::reply::Reply;
 use super::{Error, Store};
 use crate::history::{DeadReason, PastError};
 use crate::name::{Fence, TaskId};
+use crate::spend::Spend;
 use crate::state::State;
 
 /// Where a task is and how it fared.
@@ -86,8 +87,10 @@ pub struct Counts {
     pub deaths: BTreeMap<DeadReason, u64>,
     /// Tasks that were refused so far since their queue was full.
     pub refused: u64,
-    /// How often a task was held back at a limit so far, by the kind of its gate: `s` slots, `r` rate.
+    /// How often a task was held back at a limit so far, by the kind of its gate: `s` slots, `r` rate, `t` tokens, `c` money.
     pub limit_hits: BTreeMap<char, u64>,
+    /// What runs have used so far, as far as their handlers said so.
+    pub used: Spend,
 }
 
 impl Store {
@@ -156,6 +159,10 @@ impl Store {
                 counts.deaths.extend(DeadReason::from_letter(*reason).map(|reason| (reason, count)));
             } else if let Some(kind) = field.strip_prefix("h:").and_then(|kind| kind.chars().next()) {
                 counts.limit_hits.insert(kind, count);
+            } else if field == "u:t" {
+                counts.used.tokens = count;
+            } else if field == "u:c" {
+                counts.used.micro_usd = count;
             } else if field == "refused" {
                 counts.refused = count;
             }

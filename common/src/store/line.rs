@@ -26,10 +26,27 @@ pub struct GateSeen {
     pub used: u64,
     /// The task that its slots are kept for.
     pub reserved: Option<TaskId>,
-    /// Tasks that hold slots of it, and how many; at most eight.
+    /// The windows of a budget, as they are stored.
+    pub windows: Vec<WindowSeen>,
+    /// Tasks that hold slots of it, or are charged to it, and how many units; at most eight.
     pub holders: Vec<(TaskId, u64)>,
     /// All that run were looked at for holders.
     pub whole: bool,
+}
+
+/// One window of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowSeen {
+    /// Its length, ms; -1: a calendar day, -2: a calendar month.
+    pub ms: i64,
+    /// Most that may be charged.
+    pub limit: u64,
+    /// What is charged.
+    pub charged: u64,
+    /// What was used beyond, and is charged as soon as there is room.
+    pub debt: u64,
+    /// When its period ends, server ms; 0: it is a trailing one.
+    pub ends_ms: u64,
 }
 
 /// A gate at which tasks wait.
@@ -59,8 +76,18 @@ impl Store {
             used: r.number()?,
             reserved: r.text()?.parse().ok(),
             whole: r.flag()?,
-            holders: Vec::new(),
+            ..GateSeen::default()
         };
+        let mut windows = r.list()?;
+        while !windows.is_empty() {
+            seen.windows.push(WindowSeen {
+                ms: windows.parse()?,
+                limit: windows.number()?,
+                charged: windows.number()?,
+                debt: windows.number()?,
+                ends_ms: windows.number()?,
+            });
+        }
         while !r.is_empty() {
             seen.holders.push((r.parse()?, r.number()?));
         }

@@ -46,7 +46,7 @@ pub use error::{Error, Reason};
 pub use fleet::{CONCURRENCY_MAX, Tuned, WorkerSeen};
 pub use inspect::{Counts, Status};
 pub use lease::{Lease, Owned, OwnedDelivery, Renewed, Swept};
-pub use line::{GateSeen, LineSeen};
+pub use line::{GateSeen, LineSeen, WindowSeen};
 pub use operate::Cancelled;
 pub use output::{NewPiece, PIECE_BYTES_MAX, Piece, Tail};
 pub use pause::{Pausable, Pause};
@@ -64,7 +64,7 @@ use crate::name::TaskId;
 use script::Scripts;
 
 /// The layout of keys that this build reads and writes.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// A handle on one shard. Cheap to clone; clones share one connection.
 #[derive(Clone)]

@@ -29,9 +29,12 @@ const HEADER: &str = lua!("lib/header");
 const HISTORY: &str = lua!("lib/history");
 const ROW: &str = lua!("lib/row");
 const STATE: &str = lua!("lib/state");
+const BUCKETS: &str = lua!("lib/buckets");
 const RATE: &str = lua!("lib/rate");
 const BOOK: &str = lua!("lib/book");
+const BUDGET: &str = lua!("lib/budget");
 const GATES: &str = lua!("lib/gates");
+const SPEND: &str = lua!("lib/spend");
 const RESERVE: &str = lua!("lib/reserve");
 const LINES: &str = lua!("lib/lines");
 const PLACE: &str = lua!("lib/place");
@@ -97,6 +100,7 @@ pub(super) struct Scripts {
     pub(super) schedule: Script,
     pub(super) fire: Script,
     pub(super) progress: Script,
+    pub(super) spend: Script,
     pub(super) emit: Script,
     pub(super) tune: Script,
     pub(super) workers: Script,
@@ -109,7 +113,7 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn assemble(clock: Clock) -> Self {
         // Gates and all they need; what puts a task in its place; what ends one.
-        let gates = [HEADER, HISTORY, ROW, STATE, RATE, BOOK, GATES, RESERVE, LINES, PLACE];
+        let gates = [HEADER, HISTORY, ROW, STATE, BUCKETS, RATE, BOOK, BUDGET, GATES, SPEND, RESERVE, LINES, PLACE];
         let ends = [&gates[..], &[FINISH]].concat();
         let takes_in = [WHERE, QUEUES, ROOM, INTAKE, REPLACE, ACCEPT];
         let script = |name, oom_ok: bool, libs: &[&str], body: &str| {
@@ -156,12 +160,13 @@ impl Scripts {
             schedule: script("schedule", true, &[], lua!("schedule")),
             fire: script("fire", false, &[&ends[..], &takes_in].concat(), lua!("fire")),
             progress: script("progress", true, &[], lua!("progress")),
+            spend: script("spend", true, &gates, lua!("spend")),
             tune: script("tune", true, &[], lua!("tune")),
             workers: script("workers", true, &[], lua!("workers")),
             emit: script("emit", true, &[], lua!("emit")),
             nudge: script("nudge", true, &[], lua!("nudge")),
             repair: script("repair", true, &[], lua!("repair")),
-            gate: script("gate", true, &[HEADER, ROW], lua!("gate")),
+            gate: script("gate", true, &[HEADER, ROW, STATE, BUCKETS, BUDGET], lua!("gate")),
             lines: script("lines", true, &[], lua!("lines")),
         }
     }
@@ -182,7 +187,7 @@ pub fn all_texts() -> Vec<(&'static str, String)> {
 }
 
 impl Scripts {
-    fn each(&mut self) -> [&mut Script; 27] {
+    fn each(&mut self) -> [&mut Script; 28] {
         let Self {
             submit,
             claim,
@@ -204,6 +209,7 @@ impl Scripts {
             schedule,
             fire,
             progress,
+            spend,
             emit,
             tune,
             workers,
@@ -214,7 +220,7 @@ impl Scripts {
         } = self;
         [
             submit, claim, settle, renew, sweep, reclaim, own, leave, cancel, alter, dead, scan, status, counts, book,
-            refresh, pause, schedule, fire, progress, emit, tune, workers, nudge, repair, gate, lines,
+            refresh, pause, schedule, fire, progress, spend, emit, tune, workers, nudge, repair, gate, lines,
         ]
     }
 }

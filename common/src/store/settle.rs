@@ -8,6 +8,7 @@ use super::submit::{Accepted, push_args, read_replies};
 use super::{Error, Store};
 use crate::envelope::seal;
 use crate::name::{Fence, TaskId, WorkerId};
+use crate::spend::Spend;
 use crate::task::NewTask;
 
 /// How a delivery ends.
@@ -57,8 +58,19 @@ pub struct SettleItem {
     pub fence: Fence,
     /// How it ends.
     pub verb: Verb,
+    /// All that the run has used, as far as its handler said so. None: it said nothing, so that what was charged for it stands; or it
+    /// never began, so that nothing was used. A run that was cut short always has some, be it nothing.
+    pub used: Option<Spend>,
     /// Tasks to hand in with it, if it is `Done` and counts: at most 256.
     pub follow_ups: Vec<NewTask>,
+}
+
+impl SettleItem {
+    /// A delivery that ends so: nothing is known of what it has used, and it submits nothing.
+    #[must_use]
+    pub fn new(id: TaskId, fence: Fence, verb: Verb) -> Self {
+        Self { id, fence, verb, used: None, follow_ups: Vec::new() }
+    }
 }
 
 /// A batch of settles.
@@ -149,6 +161,8 @@ impl Store {
             args.push(Value::from_static_str(verb));
             args.push(number.to_string().into());
             args.push(Value::Bytes(data));
+            let used = item.used.map(|used| format!("{}:{}", used.tokens, used.micro_usd));
+            args.push(used.unwrap_or_default().into());
             args.push(item.follow_ups.len().to_string().into());
         }
         for task in settle.items.iter().flat_map(|i| &i.follow_ups) {
@@ -160,6 +174,22 @@ impl Store {
             settle.items.iter().zip(&settled).filter(|(_, s)| **s == Settled::Done).flat_map(|(i, _)| &i.follow_ups);
         let accepted = read_replies(counted, &mut reply.list()?)?;
         Ok((settled, accepted))
+    }
+
+    /// Says what running deliveries have used so far, all in all: what is charged for one that is lost later goes by it, and what is
+    /// said of one that is lost already is charged as well. One answer each: false when nothing is known of the delivery (any more),
+    /// or it is lost, which means that its handler should stop. Safe to send again.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn spend(&self, items: &[(TaskId, Fence, Spend)]) -> Result<Vec<bool>, Error> {
+        let mut args: Vec<Value> = Vec::with_capacity(items.len() * 4);
+        for (id, fence, used) in items {
+            args.extend([id.as_str().into(), fence.to_value()]);
+            args.extend([used.tokens, used.micro_usd].map(|n| Value::from(n.to_string())));
+        }
+        let answer = self.call(|s| &s.spend, args).await?;
+        Ok(answer.into_bytes().unwrap_or_default().iter().map(|b| *b == b'k').collect())
     }
 
     /// Says how far running deliveries are (text of at most 1 KiB each); one answer each: false when the delivery is not current,

@@ -10,7 +10,7 @@ use tidemill_producer::{Error, TaskId};
 use super::codes::Code;
 use super::exit::{Exit, Failure, Outcome, chain};
 use super::output::printable;
-use super::view::{PayloadView, StatusView, look};
+use super::view::{EstimateView, PayloadView, StatusView, look};
 use super::{Context, explain, words};
 
 const EXAMPLES: &str = "Examples:
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 ";
 
 const FIELDS: &str = "Fields (JSON): those of `status`, and
-  max_attempts, cost, weight, depth, order_key, hold_on_dead, key, accepted_ms, too_old_ms, timeout_ms, parent
+  max_attempts, cost, weight, tokens, cost_usd, depth, order_key, hold_on_dead, key, accepted_ms, too_old_ms, timeout_ms, parent
   payload           as JSON; or payload_text, or payload_hex; none of them when it cannot be read";
 
 /// All of one task: facts, payload, its last errors, its outcome
@@ -44,6 +44,8 @@ struct View {
     max_attempts: Option<u16>,
     cost: Option<u32>,
     weight: Option<u16>,
+    #[serde(flatten)]
+    estimate: EstimateView,
     depth: Option<u8>,
     order_key: Option<String>,
     hold_on_dead: Option<bool>,
@@ -114,6 +116,7 @@ impl View {
             max_attempts: task.map(|t| t.max_attempts),
             cost: task.map(|t| t.cost),
             weight: task.map(|t| t.weight),
+            estimate: task.map_or_else(EstimateView::default, |t| EstimateView::of(t.estimate)),
             depth: task.map(|t| t.depth),
             order_key: task.and_then(|t| t.order_key.clone()),
             hold_on_dead: task.map(|t| t.hold_on_dead),
@@ -141,6 +144,7 @@ impl View {
             ("attempts", self.max_attempts.map(|most| format!("{} of {most}", status.attempt))),
             ("cost", self.cost.filter(|cost| *cost > 1).map(|cost| cost.to_string())),
             ("weight", self.weight.filter(|weight| *weight > 1).map(|weight| weight.to_string())),
+            ("expected to use", self.estimate.words()),
             ("timeout", self.timeout_ms.map(words::span)),
             ("parent", self.parent.as_ref().map(ToString::to_string)),
             ("accepted", self.accepted_ms.map(|ms| format!("{} ago", words::span(now_ms.saturating_sub(ms))))),

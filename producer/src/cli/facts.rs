@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tidemill_common::config::duration;
+use tidemill_common::spend::{Estimate, parse_usd};
 use tidemill_common::task::{DELAY_MAX, Mode};
 use tidemill_producer::{AgentName, Keep, Meta, NewTask, Priority, QueueName, RetryPolicy, TaskId};
 
@@ -46,6 +47,28 @@ impl FromStr for At {
             )
         })
     }
+}
+
+/// An amount of US dollars such as `12` or `0.02`, kept in millionths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usd(pub(crate) u64);
+
+impl FromStr for Usd {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse_usd(text).map(Self)
+    }
+}
+
+/// In a file it is a number, or a text to be exact.
+pub(crate) fn amount<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Usd>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(from)?;
+    let text = match value {
+        None | Some(serde_json::Value::Null) => return Ok(None),
+        Some(serde_json::Value::String(text)) => text,
+        Some(other) => other.to_string(),
+    };
+    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// What becomes of the result.
@@ -155,6 +178,13 @@ pub(crate) struct Facts {
     /// Slots it takes of slot limits [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) weight: Option<u16>,
+    /// Tokens that a run is expected to use; budgets are charged with them when it starts [default: as the book says of its agent]
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens: Option<u64>,
+    /// US dollars that a run is expected to cost: 0.02 [default: as the book says of its agent]
+    #[arg(long, value_name = "USD")]
+    #[serde(deserialize_with = "amount")]
+    pub(crate) cost_usd: Option<Usd>,
     /// Runs that count before it is dead [default: 3]
     #[arg(long, value_name = "N")]
     pub(crate) max_attempts: Option<u16>,
@@ -214,6 +244,8 @@ impl Facts {
         self.hold_on_dead |= d.hold_on_dead;
         self.cost = self.cost.or(d.cost);
         self.weight = self.weight.or(d.weight);
+        self.tokens = self.tokens.or(d.tokens);
+        self.cost_usd = self.cost_usd.or(d.cost_usd);
         self.max_attempts = self.max_attempts.or(d.max_attempts);
         self.timeout = self.timeout.or(d.timeout);
         self.retry_base = self.retry_base.or(d.retry_base);
@@ -262,6 +294,7 @@ impl Facts {
             max_attempts: self.max_attempts.unwrap_or(usual.max_attempts),
             cost: self.cost.unwrap_or(usual.cost),
             weight: self.weight.unwrap_or(usual.weight),
+            estimate: Estimate { tokens: self.tokens, micro_usd: self.cost_usd.map(|usd| usd.0) },
             order_key: self.order_key,
             hold_on_dead: self.hold_on_dead,
             key: self.key,

@@ -9,7 +9,7 @@ use super::exit::{Exit, Outcome};
 use super::filter::{FilterArgs, Wanted};
 use super::group::last_error;
 use super::output::{Format, one_line, printable};
-use super::view::time;
+use super::view::{EstimateView, time};
 use super::words::{self, span};
 use super::{Context, output};
 
@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
 /// The fields of a listed task, for the help text.
 pub(crate) const FIELDS: &str = "Fields (JSON; null where there is nothing to say):
   id, state          queued, scheduled, parked, running, succeeded, dead, cancelled, expired
-  agent, queue, priority, tenant, order_key, hold_on_dead, key, cost, weight, max_attempts
+  agent, queue, priority, tenant, order_key, hold_on_dead, key, cost, weight, tokens, cost_usd, max_attempts
                      not of a task of which only the outcome is left, or that cannot be read
   gate               what holds a parked task back
   worker             that runs it
@@ -85,6 +85,8 @@ pub(crate) struct TaskView {
     key: Option<String>,
     cost: Option<u32>,
     weight: Option<u16>,
+    #[serde(flatten)]
+    estimate: EstimateView,
     max_attempts: Option<u16>,
     gate: Option<String>,
     worker: Option<String>,
@@ -123,6 +125,7 @@ impl TaskView {
             key: task.and_then(|t| t.key.clone()),
             cost: task.map(|t| t.cost),
             weight: task.map(|t| t.weight),
+            estimate: task.map_or_else(EstimateView::default, |t| EstimateView::of(t.estimate)),
             max_attempts: task.map(|t| t.max_attempts),
             gate: detail.clone().filter(|_| state == State::Parked),
             worker: detail.filter(|_| state == State::Running),

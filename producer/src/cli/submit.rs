@@ -33,7 +33,7 @@ in ndjson, the id comes first, then a line for each state seen, then the end.
 
 Many tasks (--ndjson): each line of the file is an object with any of
   agent, payload (any JSON value), queue, priority, delay, at, start_within, max_age, key, on_key, tenant, order_key,
-  hold_on_dead, cost, weight, max_attempts, timeout, retry_base, retry_cap, result, traceparent, id
+  hold_on_dead, cost, weight, tokens, cost_usd, max_attempts, timeout, retry_base, retry_cap, result, traceparent, id
 and flags are the defaults of all lines. With --output ndjson there is a result line for each:
   line; outcome (accepted, replaced, duplicate, conflict, full, refused, invalid, unknown); id; code; error; retry_after_ms
 else a summary: lines, accepted, replaced, duplicate, refused, invalid, unknown, last_line, seconds, problems (the first 100).

@@ -4,9 +4,10 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidemill_common::history::{DeadReason, PastError};
+use tidemill_common::spend::usd;
 use tidemill_common::task::Task;
 use tidemill_common::{envelope, store};
-use tidemill_producer::{Client, Ended, Error, State, Status, TaskId, Waited};
+use tidemill_producer::{Client, Ended, Error, Estimate, State, Status, TaskId, Waited};
 
 use super::exit::chain;
 
@@ -27,6 +28,28 @@ pub(crate) const STATUS_FIELDS: &str =
   payload           with --payload, of a task that has not ended or is dead: as JSON; or payload_text, payload_hex, payload_error";
 
 /// A result: as JSON if it is that, else as text, else in hexadecimal digits.
+/// What a task is expected to use, as far as it says so.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct EstimateView {
+    tokens: Option<u64>,
+    /// US dollars, as a text, which is exact.
+    cost_usd: Option<String>,
+}
+
+impl EstimateView {
+    pub(crate) fn of(estimate: Estimate) -> Self {
+        Self { tokens: estimate.tokens, cost_usd: estimate.micro_usd.map(usd) }
+    }
+
+    /// In words; none when nothing is known.
+    pub(crate) fn words(&self) -> Option<String> {
+        let tokens = self.tokens.map(|n| format!("{n} tokens"));
+        let cost = self.cost_usd.as_ref().map(|usd| format!("${usd}"));
+        let both: Vec<String> = tokens.into_iter().chain(cost).collect();
+        (!both.is_empty()).then(|| both.join(", "))
+    }
+}
+
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct ResultView {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tidemill_common::book::needs::{Allows, Need};
+use tidemill_common::book::{Budget, Unit};
 use tidemill_common::config::duration;
 use tidemill_common::history::{DeadReason, PastError};
-use tidemill_common::store::{GateSeen, Pausable, Pause};
+use tidemill_common::store::{GateSeen, Pausable, Pause, WindowSeen};
 use tidemill_common::task::Task;
 use tidemill_producer::{State, Status, TaskId};
 
@@ -193,6 +194,8 @@ pub(crate) fn gate_name(name: &str) -> String {
         (_, Some(agent)) => format!("a worker for {}", printable(agent)),
         (Some("s/"), _) => format!("slots of {}", rule(&name[2..])),
         (Some("r/"), _) => format!("rate of {}", rule(&name[2..])),
+        (Some("t/"), _) => format!("tokens of {}", rule(&name[2..])),
+        (Some("c/"), _) => format!("money of {}", rule(&name[2..])),
         (Some("p/"), _) => "paused".into(),
         _ => String::new(),
     }
@@ -210,11 +213,18 @@ fn in_line(id: &TaskId, seen: &GateSeen, around: &Around) -> Vec<String> {
         let first = seen.first.as_ref().map_or_else(String::new, |first| format!("; the first is {first}"));
         lines.push(format!("It is number {} of {} in line{first}.", seen.place, seen.waiting));
     }
+    if let Some(Allows::Budget(unit, budget)) = around.need.as_ref().map(|need| &need.allows) {
+        lines.extend(charged(*unit, budget, seen, around.now_ms));
+    }
     if !seen.holders.is_empty() {
         let held =
             seen.holders.iter().map(|(holder, n)| if *n == 1 { holder.to_string() } else { format!("{holder} ({n})") });
         let more = if seen.whole && seen.holders.len() < 8 { "" } else { ", and maybe others" };
-        lines.push(format!("{} in use, by {}{more}.", seen.used, held.collect::<Vec<_>>().join(", ")));
+        let held = held.collect::<Vec<_>>().join(", ");
+        lines.push(match around.need.as_ref().map(|need| &need.allows) {
+            Some(Allows::Budget(..)) => format!("Charged for what runs: {held}{more}."),
+            _ => format!("{} in use, by {held}{more}.", seen.used),
+        });
     }
     if let Some(other) = seen.reserved.as_ref().filter(|other| *other != id) {
         lines.push(format!("What is given back is kept for {other}, which was moved between gates too often."));
@@ -223,6 +233,22 @@ fn in_line(id: &TaskId, seen: &GateSeen, around: &Around) -> Vec<String> {
         lines.push(format!("It may start in about {}.", span(at.saturating_sub(around.now_ms).max(1))));
     }
     lines
+}
+
+/// What is charged to each window of a budget.
+fn charged(unit: Unit, budget: &Budget, seen: &GateSeen, now_ms: u64) -> Vec<String> {
+    let said = |(window, says): (&WindowSeen, String)| {
+        let debt = match window.debt {
+            0 => String::new(),
+            debt => format!(", and {} of debt is paid first", unit.said(debt)),
+        };
+        let ends = match window.ends_ms {
+            0 => String::new(),
+            ends => format!("; the next begins in {}", span(ends.saturating_sub(now_ms))),
+        };
+        format!("{} of {says} are charged{debt}{ends}.", unit.said(window.charged))
+    };
+    seen.windows.iter().zip(budget.said(unit)).map(said).collect()
 }
 
 /// When a rate may let it through, if nothing goes wrong: those before it take their turns at the pace of the slowest window.
@@ -269,6 +295,9 @@ pub(crate) fn gate(name: &str, agent: &str) -> String {
         }
         Some("r/") => format!(
             "Gate {shown}: the rate of the rule for {rule} is used up. It goes on when the window has room again."
+        ),
+        Some("t/" | "c/") => format!(
+            "Gate {shown}: the budget of the rule for {rule} has not enough left for what the task is expected to use. It goes on when the window has room again, or others have used less than was expected."
         ),
         _ => format!("Gate {shown} holds it back."),
     }
@@ -325,6 +354,7 @@ mod tests {
             ("p/x", "holds it back"),
             ("s/at/gpt4/a/b", "agent gpt4, tenant a/b"),
             ("r/qa/default/gpt4", "queue default, agent gpt4"),
+            ("t/a+t/gpt4/acme", "budget of the rule for agent gpt4, tenant acme"),
             ("lock:x\u{1b}", "lock:x\\u{1b}"),
             ("", "holds it back"),
         ] {

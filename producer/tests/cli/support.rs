@@ -221,8 +221,7 @@ impl Worker {
 
     pub(crate) async fn settle(&mut self, deliveries: &[Delivery], verb: Verb) {
         self.sequence += 1;
-        let item =
-            |d: &Delivery| SettleItem { id: d.id.clone(), fence: d.fence, verb: verb.clone(), follow_ups: vec![] };
+        let item = |d: &Delivery| SettleItem::new(d.id.clone(), d.fence, verb.clone());
         let items: Vec<_> = deliveries.iter().map(item).collect();
         self.store.settle(&Settle { worker: &self.id, lane: 0, sequence: self.sequence, items: &items }).await.unwrap();
     }
@@ -274,12 +273,7 @@ impl Worker {
                 return;
             }
             self.sequence += 1;
-            let item = |d: &Delivery| SettleItem {
-                id: d.id.clone(),
-                fence: d.fence,
-                verb: Verb::Dead { error: error(d) },
-                follow_ups: vec![],
-            };
+            let item = |d: &Delivery| SettleItem::new(d.id.clone(), d.fence, Verb::Dead { error: error(d) });
             let items: Vec<_> = deliveries.iter().map(item).collect();
             let settle = Settle { worker: &self.id, lane: 0, sequence: self.sequence, items: &items };
             self.store.settle(&settle).await.unwrap();

@@ -4,7 +4,7 @@ import { performance } from "node:perf_hooks";
 
 import { Cancelled } from "./errors.js";
 import { Outbox } from "./follow-up.js";
-import { PROGRESS_CHARS_MAX, output, text, word } from "./wire.js";
+import { PROGRESS_CHARS_MAX, output, spend, text, word } from "./wire.js";
 
 /** One run of a task; index.d.ts says what each part is. */
 export class Task {
@@ -42,6 +42,10 @@ export class Task {
 
   progress(how) {
     this.#say(word("progress", text(how, PROGRESS_CHARS_MAX)));
+  }
+
+  spend(used) {
+    this.#say(spend(used));
   }
 
   emit(part) {

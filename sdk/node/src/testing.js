@@ -23,12 +23,15 @@ export async function run(handler, payload = null, options = {}) {
   if (raw === undefined) fields.payload = JSON.parse(encode(payload));
   else fields.payload_base64 = raw.toString("base64");
 
-  const seen = { outcome: "", progress: [], output: "", followUps: [] };
+  const seen = { outcome: "", progress: [], output: "", tokens: 0, costUsd: 0, followUps: [] };
   const task = new Task(fields, ({ kind, json }) => {
     const said = JSON.parse(json);
     if (kind === "submit") seen.followUps.push(said);
     else if (kind === "output") seen.output += said;
-    else seen.progress.push(said);
+    else if (kind === "spend") {
+      seen.tokens += said.tokens;
+      seen.costUsd += Number(said.cost_usd);
+    } else seen.progress.push(said);
     if (kind === "progress" && said === cancelAt) Task.cancel(task);
   });
   if (cancelled) Task.cancel(task);

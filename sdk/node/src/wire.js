@@ -36,6 +36,14 @@ export function* output(value) {
   }
 }
 
+/** What was used: tokens, and US dollars as a number or a text. */
+export function spend({ tokens = 0, costUsd = 0 } = {}) {
+  if (!Number.isSafeInteger(tokens) || tokens < 0) throw new TypeError(`tokens are a whole number, not ${tokens}`);
+  const usd = typeof costUsd === "string" && costUsd.trim() === "" ? NaN : Number(costUsd);
+  if (!(usd >= 0 && usd <= 1e9)) throw new TypeError(`costUsd is an amount of US dollars, not ${costUsd}`);
+  return { kind: "spend", json: JSON.stringify({ tokens, cost_usd: costUsd }) };
+}
+
 export function failure(kind, error, afterMs) {
   return word(kind, { error: text(error, ERROR_CHARS_MAX), after_ms: afterMs });
 }

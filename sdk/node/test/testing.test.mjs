@@ -13,6 +13,9 @@ const { run } = testing;
 test("it tells outcome, progress and follow-ups", async () => {
   const words = (task) => {
     task.progress("counting");
+    task.spend({ tokens: 3, costUsd: 0.5 });
+    task.spend({ tokens: 4 });
+    task.spend({ costUsd: "0.25" });
     task.emit("to\n");
     task.emit("");
     task.emit("be");
@@ -24,8 +27,16 @@ test("it tells outcome, progress and follow-ups", async () => {
     result: { words: 2, attempt: 3 },
     progress: ["counting"],
     output: "to\nbe",
+    tokens: 7,
+    costUsd: 0.75,
     followUps: [{ agent: "check", delay_ms: 2, payload: { id: "t" } }],
   });
+});
+
+test("what a run has used is an amount", async () => {
+  for (const used of [{ tokens: -1 }, { tokens: 1.5 }, { costUsd: -1 }, { costUsd: "x" }, { costUsd: "" }]) {
+    assert.equal((await run((task) => task.spend(used))).outcome, "retry");
+  }
 });
 
 test("a trace is handed on", async () => {

@@ -13,6 +13,9 @@ class Testing(unittest.TestCase):
     def test_it_tells_outcome_progress_and_follow_ups(self) -> None:
         def words(task: Task) -> object:
             task.progress("counting")
+            task.spend(tokens=3, cost_usd=0.5)
+            task.spend(tokens=4)
+            task.spend(cost_usd="0.25")
             task.emit("to\n")
             task.emit("")
             task.emit("be")
@@ -22,6 +25,9 @@ class Testing(unittest.TestCase):
         run = testing.run(words, {"text": "to be"}, id="t", attempt=3)
         self.assertEqual((run.outcome, run.result), ("done", {"words": 2, "attempt": 3}))
         self.assertEqual((run.error, run.after, run.progress), (None, None, ["counting"]))
+        self.assertEqual((run.tokens, run.cost_usd), (7, 0.75))
+        for wrong in ({"tokens": -1}, {"tokens": 1.5}, {"tokens": True}, {"cost_usd": -1}, {"cost_usd": "x"}, {"cost_usd": None}):
+            self.assertEqual(testing.run(lambda task, used=wrong: task.spend(**used)).outcome, "retry")
         self.assertEqual((run.output, testing.run(lambda task: None).output), ("to\nbe", ""))
         self.assertEqual(run.follow_ups, [{"agent": "check", "delay_ms": 2_000, "payload": {"id": "t"}}])
 

@@ -178,11 +178,8 @@ async fn claim(lab: &Lab, most: u32) -> Claimed {
     let offers = [Offer { agent, room: most }];
     let ask = Claim { worker: &worker, sequence: 1, most, lone: false, shares: [most, 0, 0, 0], offers: &offers };
     let claimed = store.claim(&ask).await.expect("an answer");
-    let done = |d: &tidemill_common::store::Delivery| SettleItem {
-        id: d.id.clone(),
-        fence: d.fence,
-        verb: Verb::Done { result: "".into(), keep_ms: 0 },
-        follow_ups: Vec::new(),
+    let done = |d: &tidemill_common::store::Delivery| {
+        SettleItem::new(d.id.clone(), d.fence, Verb::Done { result: "".into(), keep_ms: 0 })
     };
     let items: Vec<_> = claimed.deliveries.iter().map(done).collect();
     store.settle(&Settle { worker: &worker, lane: 0, sequence: 1, items: &items }).await.expect("they are settled");

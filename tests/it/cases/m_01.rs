@@ -59,7 +59,7 @@ async fn round(lab: &Lab, number: usize) {
 
 /// Most succeed; of a hundred, five fail first, five are called off, and one in a thousand is dead.
 fn of_fate(n: usize) -> NewTask {
-    let of = |mode| Payload { mode, ms: 0, after_ms: Some(1) }.task_of(QUIET);
+    let of = |mode| Payload::of(mode, 0).after(1).task_of(QUIET);
     match n % 100 {
         0..5 => of(Mode::FailOnce),
         5..10 => of(Mode::Sleep).delay(std::time::Duration::from_hours(1)),

@@ -7,6 +7,7 @@ mod b_01;
 mod b_02;
 mod b_03;
 mod b_04;
+mod budget;
 mod cancel;
 mod d_01;
 mod d_02;

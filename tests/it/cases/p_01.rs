@@ -61,7 +61,7 @@ impl Later {
 
     async fn settle(&mut self, delivery: &Delivery, verb: Verb) {
         self.sequence += 1;
-        let items = [SettleItem { id: delivery.id.clone(), fence: delivery.fence, verb, follow_ups: Vec::new() }];
+        let items = [SettleItem::new(delivery.id.clone(), delivery.fence, verb)];
         let settle = Settle { worker: &self.worker, lane: 0, sequence: self.sequence, items: &items };
         self.store.settle(&settle).await.unwrap();
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tidemill_tests::lab::{End, Line, Mode, Payload, QUIET, Setup, Writer, now_ms};
-use tidemill_worker::{Context, Exit, Handle, Options, Outcome, Registry, Shutdown, Worker, lone};
+use tidemill_worker::{Context, Exit, Handle, Options, Outcome, Registry, Shutdown, Spend, Worker, lone};
 
 fn main() -> anyhow::Result<ExitCode> {
     tidemill_common::telemetry::init("tidemill-lab");
@@ -113,6 +113,9 @@ async fn handle(book: Arc<Book>, context: Context) -> Outcome {
         Err(error) => return run.end(End::Dead, Outcome::dead(format!("the payload is not understood: {error}"))),
     };
     let takes = Duration::from_millis(told.ms);
+    let costs = told.costs.unwrap_or(0);
+    let spend = |part: u64| told.costs.iter().for_each(|_| context.spend(Spend::micro_usd(part)));
+    spend(costs / 2);
     if told.mode == Mode::Busy {
         let until = Instant::now() + takes;
         while Instant::now() < until {
@@ -123,6 +126,7 @@ async fn handle(book: Arc<Book>, context: Context) -> Outcome {
     } else if told.ms > 0 && context.cancellation().run_until_cancelled(tokio::time::sleep(takes)).await.is_none() {
         return run.end(End::Cut, Outcome::retry("told to stop"));
     }
+    spend(costs - costs / 2);
     match told.mode {
         Mode::Sleep | Mode::Busy | Mode::Deaf => run.end(End::Done, Outcome::done(r#"{"done":true}"#)),
         Mode::FailOnce if context.attempt() > 1 => run.end(End::Done, Outcome::done(r#"{"done":true}"#)),

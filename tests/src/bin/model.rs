@@ -1,4 +1,4 @@
-//! `cargo xtask model`: the model test for as long as one likes, or its own test by mutants.
+//! `cargo xtask model`: the model test for as long as one likes, or its own test by mutants (`--mutants [--only PART]`).
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,7 +17,8 @@ fn main() -> ExitCode {
     let began = Instant::now();
     if args.iter().any(|a| a == "--mutants") {
         let mut missed = 0;
-        for mutant in mutants::MUTANTS {
+        let only = args.iter().position(|a| a == "--only").and_then(|i| args.get(i + 1));
+        for mutant in mutants::MUTANTS.iter().filter(|m| only.is_none_or(|part| m.name.contains(part.as_str()))) {
             let began = Instant::now();
             if let Some(found) = mutants::find(mutant, seed, many.min(400), 30) {
                 println!("{:<62} found after {:>4} histories, {:.1?}", mutant.name, found.after, began.elapsed());

@@ -154,12 +154,13 @@ impl Lab {
     pub fn tasks(&self, n: usize, payload: Payload) -> Vec<NewTask> {
         (0..n).map(|_| payload.task()).collect()
     }
-    /// Puts limits in force, as the first book.
+    /// Puts limits in force, in the place of those that are.
     ///
     /// # Panics
     /// When it is not taken.
     pub async fn book(&self, limits: Vec<Limit>) {
-        let book = Book { revision: 1, limits, ..Book::default() };
+        let revision = self.store().book().await.expect("an answer").map_or(0, |kept| kept.revision) + 1;
+        let book = Book { revision, limits, ..Book::default() };
         let applied = self.store().apply_book(&book.compile(), BookEdit::default()).await.expect("it is taken");
         assert!(matches!(applied, Applied::Applied | Applied::Same), "{applied:?}");
     }

@@ -43,6 +43,9 @@ pub struct Payload {
     /// When to try again after a failure, ms; none: as the task's policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_ms: Option<u64>,
+    /// What a run costs that comes to its end, micro-dollars: half of it is said as it begins, the rest at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<u64>,
 }
 
 impl Payload {
@@ -54,7 +57,7 @@ impl Payload {
     /// A run of so many ms that goes like this.
     #[must_use]
     pub fn of(mode: Mode, ms: u64) -> Self {
-        Self { ms, mode, after_ms: None }
+        Self { ms, mode, ..Self::default() }
     }
     /// Sets when to try again after a failure.
     #[must_use]

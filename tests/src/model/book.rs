@@ -1,8 +1,8 @@
 //! Which gates a task needs, by the book's own words, not by the compiled form that the scripts read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tidemill_common::book::{Book, Limit, Match, Part, Rate, Slots, Window};
+use tidemill_common::book::{AgentDefaults, Book, Budget, Limit, Match, OnLost, Part, Rate, Slots, Unit, Window};
 use tidemill_common::name::TierName;
 use tidemill_common::task::NewTask;
 
@@ -15,6 +15,15 @@ pub enum Kind {
     Slots(u64),
     /// At most so many units in each of these trailing windows, in µs; and no faster than pacing lets them.
     Rate(Paced),
+    /// At most so much used in each of these windows.
+    Budget(Budgeted),
+}
+
+/// A budget: limits and trailing windows in ms, and the letter of what the loss of a run costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budgeted {
+    pub windows: Vec<(u64, u64)>,
+    pub loss: char,
 }
 
 /// A rate, in µs.
@@ -37,19 +46,24 @@ pub struct Rule {
 
 impl Rule {
     /// The units that a task takes of it.
-    pub fn units(&self, task: &NewTask) -> u64 {
+    pub fn units(&self, book: &Book, task: &NewTask) -> u64 {
+        let estimate = task.estimate.or(book.estimate_of(task.agent.as_str()));
         match self.kind {
+            Kind::Budget(_) if self.gate.starts_with("t/") => estimate.tokens,
+            Kind::Budget(_) => estimate.micro_usd,
             Kind::Slots(_) => u64::from(task.weight),
             Kind::Rate(_) => u64::from(task.cost.max(1)),
         }
     }
 
     /// More than it will ever let through.
-    pub fn is_beyond(&self, task: &NewTask) -> bool {
-        let units = self.units(task);
+    pub fn is_beyond(&self, book: &Book, task: &NewTask) -> bool {
+        let units = self.units(book, task);
         match &self.kind {
             Kind::Slots(cap) => units > *cap,
-            Kind::Rate(rate) => rate.windows.iter().any(|(limit, _)| units > *limit),
+            Kind::Rate(Paced { windows, .. }) | Kind::Budget(Budgeted { windows, .. }) => {
+                windows.iter().any(|(limit, _)| units > *limit)
+            }
         }
     }
 }
@@ -99,6 +113,14 @@ fn paced(rate: &Rate) -> Paced {
 }
 
 fn kind_of(limit: &Limit, letter: char, book: &Book, task: &NewTask) -> Option<Kind> {
+    if let Some((_, budget)) = limit.budgets().find(|(unit, _)| (*unit == Unit::Tokens) == (letter == 't')) {
+        if "tc".contains(letter) {
+            let windows = budget.windows.iter().map(|w| (w.limit, w.ms)).collect();
+            return Some(Kind::Budget(Budgeted { windows, loss: limit.on_lost.letter() }));
+        }
+    } else if "tc".contains(letter) {
+        return None;
+    }
     if letter == 'r' {
         return limit.rate.as_ref().map(|r| Kind::Rate(paced(r)));
     }
@@ -112,10 +134,10 @@ fn kind_of(limit: &Limit, letter: char, book: &Book, task: &NewTask) -> Option<K
     }))
 }
 
-/// The gates of a task in their fixed order: slots before rates, then by name.
+/// The gates of a task in their fixed order: slots, rates, tokens, money, then by name.
 pub fn rules_of(book: &Book, task: &NewTask) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for letter in ['s', 'r'] {
+    for letter in ['s', 'r', 't', 'c'] {
         let mut own: Vec<(String, String, Rule)> = Vec::new();
         let mut of_kind: Vec<(String, Rule)> = Vec::new();
         for limit in book.limits.iter().filter(|l| matches(&l.matches, book, task)) {
@@ -143,6 +165,18 @@ fn named(limit: &Limit, letter: char) -> String {
 pub fn rates(book: &Book) -> BTreeMap<String, Paced> {
     let of = |l: &Limit| Some((named(l, 'r'), paced(l.rate.as_ref()?)));
     book.limits.iter().filter_map(of).collect()
+}
+
+/// The windows of a book's budgets, by the names of their rules, ms.
+pub fn budgets(book: &Book) -> BTreeSet<(String, u64)> {
+    let of = |l: &Limit| {
+        let windows = |(unit, budget): (Unit, &Budget)| {
+            let named = named(l, if unit == Unit::Tokens { 't' } else { 'c' });
+            budget.windows.iter().map(|w| (named.clone(), w.ms)).collect::<Vec<_>>()
+        };
+        l.budgets().flat_map(windows).collect::<Vec<_>>()
+    };
+    book.limits.iter().flat_map(of).collect()
 }
 
 /// How a history's books look.
@@ -186,11 +220,26 @@ pub fn random(rng: &mut Rng, revision: u64, style: Style) -> Book {
             }
         });
         let rate = rng.percent(style.rules / 2).then(|| random_rate(rng, style));
-        if slots.is_some() || rate.is_some() {
-            limits.push(Limit { matches, per, slots, rate });
+        let tokens = rng.percent(style.rules / 4).then(|| random_budget(rng, style));
+        let cost_usd = rng.percent(style.rules / 8).then(|| random_budget(rng, style));
+        let on_lost = [OnLost::Charge, OnLost::Charge, OnLost::Reported, OnLost::Refund][rng.index(4)];
+        let limit = Limit { matches, per, slots, rate, tokens, cost_usd, on_lost };
+        if !limit.is_empty() {
+            limits.push(limit);
         }
     }
-    Book { revision, tiers, tenants, limits }
+    let agents = ["a", "b"].into_iter().filter(|_| rng.percent(30)).collect::<Vec<_>>();
+    let defaults = |name: &&str, rng: &mut Rng| AgentDefaults {
+        name: name.parse().expect("a name"),
+        estimate_tokens: rng.percent(60).then(|| rng.below(5)),
+        estimate_usd: rng.percent(40).then_some(0.000_003),
+    };
+    let agents = agents.iter().map(|name| defaults(name, rng)).collect();
+    Book { revision, tiers, tenants, agents, limits }
+}
+
+fn random_budget(rng: &mut Rng, style: Style) -> Budget {
+    Budget { windows: random_rate(rng, style).windows, zone: None }
 }
 
 /// The same windows with other limits, or other windows.
@@ -239,6 +288,10 @@ pub fn tweaked(rng: &mut Rng, book: &Book, style: Style) -> Book {
                 *n = rng.within(1, style.slots);
             }
             limit.rate = limit.rate.as_ref().map(|rate| other_limits(rng, rate, style));
+            for budget in limit.tokens.iter_mut().chain(&mut limit.cost_usd) {
+                let rate = Rate { windows: budget.windows.clone(), burst: None };
+                budget.windows = other_limits(rng, &rate, style).windows;
+            }
         }
     }
     next

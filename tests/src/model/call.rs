@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidemill_common::book::Book;
 use tidemill_common::name::{AgentName, Fence, TaskId, WorkerId};
+use tidemill_common::spend::Spend;
 use tidemill_common::store::{
     Accepted, Altered, Applied, BookEdit, Cancelled, Change, Claim, Claimed, Counts, DeadDone, DeadVerb, Error, Lease,
     Offer, OwnedDelivery, Pausable, Renewed, Settle, SettleItem, Settled, Status, Store, Swept,
@@ -33,6 +34,7 @@ pub enum Call {
     Book { book: Book },
     Status { id: TaskId, wake: Option<String> },
     Progress { items: Vec<(TaskId, Fence, String)> },
+    Spend { items: Vec<(TaskId, Fence, Spend)> },
     Counts,
 }
 
@@ -87,6 +89,7 @@ impl Call {
             Self::Book { .. } => "book",
             Self::Status { .. } => "status",
             Self::Progress { .. } => "progress",
+            Self::Spend { .. } => "spend",
             Self::Counts => "counts",
         }
     }
@@ -141,6 +144,7 @@ impl Call {
             Self::Book { book } => Answer::Applied(store.apply_book(&book.compile(), BookEdit::default()).await?),
             Self::Status { id, wake } => Answer::Status(Box::new(store.status(id, wake.as_deref()).await?)),
             Self::Progress { items } => Answer::Progress(store.progress(items).await?),
+            Self::Spend { items } => Answer::Progress(store.spend(items).await?),
             Self::Counts => Answer::Counted(Box::new(store.counts().await?)),
         })
     }
@@ -180,7 +184,7 @@ impl fmt::Display for Call {
             Self::Settle { worker, lane, seq, items } => {
                 write!(f, "settle w{worker} lane={lane} seq={seq}")?;
                 for i in items {
-                    write!(f, " [{} {} {:?}", i.id, i.fence.0, i.verb)?;
+                    write!(f, " [{} {} {:?} {:?}", i.id, i.fence.0, i.verb, i.used)?;
                     i.follow_ups.iter().try_for_each(|t| write!(f, " + {}", shown(t)))?;
                     f.write_str("]")?;
                 }
@@ -204,6 +208,7 @@ fn shown(t: &NewTask) -> String {
         (t.hold_on_dead, " hold".into()),
         (t.key.is_some(), format!(" key={}", t.key.clone().unwrap_or_default())),
         (t.cost != 1, format!(" cost={}", t.cost)),
+        (!t.estimate.is_unknown(), format!(" {:?}", t.estimate)),
         (t.max_attempts != 3, format!(" max={}", t.max_attempts)),
         (t.depth != 0, format!(" depth={}", t.depth)),
         (t.payload.len() > 16, format!(" {} B", t.payload.len())),

@@ -123,12 +123,7 @@ impl Play<'_> {
             return Ok(Some(claimed.next_due_ms));
         }
         let verb = Verb::Done { result: bytes::Bytes::from_static(b"ok"), keep_ms: 0 };
-        let item = |(id, fence): (tidemill_common::name::TaskId, Fence)| SettleItem {
-            id,
-            fence,
-            verb: verb.clone(),
-            follow_ups: Vec::new(),
-        };
+        let item = |(id, fence): (tidemill_common::name::TaskId, Fence)| SettleItem::new(id, fence, verb.clone());
         let items = claimed.deliveries.into_iter().map(|d| item((d.id, d.fence))).collect();
         let w = &mut self.w.r.fleet.workers[worker];
         w.lane_seq[0] += 1;

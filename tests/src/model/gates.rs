@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::book::{Kind, Paced, Rule};
+use super::budgets::{Budgets, Taken};
 
 /// One admission through a rate.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,7 @@ pub struct Gates {
     rates: BTreeMap<(String, u64), Passed>,
     /// When the book was last edited, in real time.
     edited: u64,
+    pub budgets: Budgets,
 }
 
 impl Passed {
@@ -64,10 +66,10 @@ impl Gates {
         self.slots.get(gate).copied().unwrap_or(0)
     }
 
-    pub fn give_back(&mut self, taken: &[(String, u64)]) {
-        for (gate, units) in taken.iter().filter(|(g, _)| g.starts_with("s/")) {
-            let used = self.slots.entry(gate.clone()).or_default();
-            *used = used.saturating_sub(*units);
+    pub fn give_back(&mut self, taken: &[Taken]) {
+        for of in taken.iter().filter(|t| t.gate.starts_with("s/")) {
+            let used = self.slots.entry(of.gate.clone()).or_default();
+            *used = used.saturating_sub(of.units);
         }
     }
 
@@ -86,7 +88,8 @@ impl Gates {
     }
 
     /// Takes a gate for a task; the reason if that breaks its promise.
-    pub fn take(&mut self, rule: &Rule, units: u64, now: u64, real: u64) -> Result<(), String> {
+    pub fn take(&mut self, rule: &Rule, units: u64, fence: u64, now: u64, at: (u64, u64)) -> Result<(), String> {
+        let real = at.0;
         let gate = &rule.gate;
         match &rule.kind {
             Kind::Slots(cap) => {
@@ -96,6 +99,7 @@ impl Gates {
                 }
                 *used += units;
             }
+            Kind::Budget(budget) => self.budgets.take((gate, &rule.of), budget, (units, fence), at)?,
             Kind::Rate(rate) => {
                 for (i, (limit, window)) in rate.windows.iter().enumerate() {
                     let passed = self.rates.entry((gate.clone(), *window)).or_default();
@@ -147,6 +151,7 @@ impl Gates {
         self.slots.clear();
         if let Some(state) = state {
             self.rates.retain(|(gate, window), _| format!("{gate}#{}", window / 1000) != state);
+            self.budgets.forget();
         }
     }
 }

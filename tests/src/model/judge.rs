@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tidemill_common::book::Book;
 use tidemill_common::history::{DeadReason, PastError};
-use tidemill_common::name::Fence;
+use tidemill_common::name::{Fence, TaskId};
+use tidemill_common::spend::Spend;
 use tidemill_common::state::State;
 use tidemill_common::store::{Accepted, Applied, Cancelled, Counts, Renewed, SettleItem, Settled, Status, Swept, Verb};
 
@@ -69,6 +70,7 @@ pub fn judge(r: &mut Reference, call: &Call, answer: &Answer, peek: &mut dyn Pee
             let kept = items.iter().map(|(id, fence, _)| r.current(id.as_str(), fence.0).is_some()).collect();
             expect(answer, &Answer::Progress(kept))
         }
+        Call::Spend { items } => spend(r, items, answer),
         Call::Counts => counts(r, answer),
     }
 }
@@ -76,6 +78,22 @@ pub fn judge(r: &mut Reference, call: &Call, answer: &Answer, peek: &mut dyn Pee
 fn expect(answer: &Answer, expected: &Answer) -> Verdict {
     ensure!(answer == expected, "answered {answer:?}, expected {expected:?}");
     Ok(())
+}
+
+fn spend(r: &mut Reference, items: &[(TaskId, Fence, Spend)], answer: &Answer) -> Verdict {
+    let mut kept = Vec::new();
+    for (id, fence, used) in items {
+        let current = r.current(id.as_str(), fence.0).is_some();
+        kept.push(current);
+        if !current {
+            r.gates.budgets.late(id.as_str(), fence.0, *used, false, (r.real, r.age));
+        } else if let Some(Life::Running(run)) = r.tasks.get_mut(id.as_str()).map(|t| &mut t.life) {
+            let had = run.reported.unwrap_or_default();
+            let most = Spend { tokens: had.tokens.max(used.tokens), micro_usd: had.micro_usd.max(used.micro_usd) };
+            run.reported = Some(most);
+        }
+    }
+    expect(answer, &Answer::Progress(kept))
 }
 
 fn settle(r: &mut Reference, worker: usize, lane: u8, seq: u64, items: &[SettleItem], answer: &Answer) -> Verdict {
@@ -103,6 +121,9 @@ fn settle(r: &mut Reference, worker: usize, lane: u8, seq: u64, items: &[SettleI
                 accepted.extend(r.accept(&item.follow_ups, 0));
             }
         } else {
+            if let Some(used) = item.used {
+                r.gates.budgets.late(id, item.fence.0, used, true, (r.real, r.age));
+            }
             settled.push(not_mine(r, id, item.fence.0));
         }
     }
@@ -122,6 +143,10 @@ fn settle_one(r: &mut Reference, item: &SettleItem) -> Settled {
     let max = u64::from(task.new.max_attempts);
     let mut past = Past { fence: run.fence, ..task.past() };
     r.gates.give_back(&run.taken);
+    let cut = item.verb == Verb::Release && item.used.is_some();
+    let none = matches!(item.verb, Verb::Release | Verb::Throttled { .. } | Verb::Unreadable { .. });
+    let used = item.used.or(none.then(Spend::default));
+    r.gates.budgets.ended(&run.taken, run.fence, used, cut, (r.real, r.age));
     if let Verb::Done { result, keep_ms } = &item.verb {
         let end = r.record(b'd', Some(&run), &past, result, *keep_ms);
         r.end(id, end, None);

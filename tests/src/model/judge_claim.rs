@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_common::store::{Claimed, Delivery, Offer};
 
+use super::book::Kind;
+use super::budgets::Taken;
 use super::call::Answer;
 use super::fleet::Known as Lease;
 use super::judge::Peek;
@@ -163,11 +165,12 @@ fn start(r: &mut Reference, asked: &Asked<'_>, id: &str, fence: u64) -> Verdict 
     let task = r.tasks.get_mut(id).expect("it is known");
     let mut taken = Vec::new();
     for rule in rules {
-        let units = rule.units(&task.new);
+        let units = rule.units(&r.book, &task.new);
         r.gates
-            .take(&rule, units, now, real)
+            .take(&rule, units, fence, now, (real, r.age))
             .map_err(|why| Violation(format!("{id} was admitted above a limit: {why}")))?;
-        taken.push((rule.gate, units));
+        let loss = if let Kind::Budget(budget) = &rule.kind { budget.loss } else { '-' };
+        taken.push(Taken { gate: rule.gate, units, loss });
     }
     let attempt = task.past().attempts + 1;
     let history = task.past.is_some();
@@ -183,6 +186,7 @@ fn start(r: &mut Reference, asked: &Asked<'_>, id: &str, fence: u64) -> Verdict 
         lone: asked.lone,
         history,
         taken,
+        reported: None,
     });
     Ok(())
 }
@@ -220,6 +224,7 @@ fn lose(r: &mut Reference, id: &str, poison: u64) {
     let task = r.tasks.get_mut(id).expect("it is known");
     let Life::Running(run) = std::mem::replace(&mut task.life, Life::Waiting) else { return };
     r.gates.give_back(&run.taken);
+    r.gates.budgets.lost(id, &run.taken, run.fence, run.reported, (r.real, r.age));
     let mut past = Past { fence: run.fence, ..task.past() };
     if run.lone {
         past.lone += 1

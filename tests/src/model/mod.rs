@@ -13,6 +13,7 @@
 mod bell;
 mod book;
 mod broken;
+mod budgets;
 mod call;
 mod drain;
 mod fault;
@@ -28,6 +29,7 @@ mod rebuild;
 mod reference;
 mod replace;
 mod rng;
+mod ruled;
 mod run;
 mod snapshot;
 mod steps;

@@ -31,8 +31,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "settle: slots are not given back",
         edits: &[edit(
-            "  give_back(r.taken)\n  local t = history(call('HGET', AT, id))\n  local ended",
-            "  local t = history(call('HGET', AT, id))\n  local ended",
+            "  give_back(r.taken, r.start, fence_number(fence), use and verb == 'L', none and NOTHING or use)\n",
+            "",
         )],
     },
     Mutant {
@@ -56,10 +56,7 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "reclaim: slots are not given back",
-        edits: &[edit(
-            "  give_back(r.taken)\n  local t = history(call('HGET', AT, id))\n  t.fence",
-            "  local t = history(call('HGET', AT, id))\n  t.fence",
-        )],
+        edits: &[edit("  give_back_lost(id, r)\n  local t = history", "  local t = history")],
     },
     Mutant {
         name: "reclaim: a living worker is reclaimed",
@@ -89,15 +86,18 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "rate: an edit of the book forgets what has passed",
-        edits: &[edit("rate_convert(r, rate_events(state, w, cursor, sum), w == window)", "rate_convert(r, {})")],
+        edits: &[edit("rate_convert(r, rate_events(text, w, cursor, sum), w == window)", "rate_convert(r, {})")],
     },
     Mutant {
         name: "line: overtaken at submit",
-        edits: &[edit("if g.head and g.head < h.place then return join(g, h, id) end", "")],
+        edits: &[edit(
+            "if g.head and g.head < h.place and units_of(rules[i], h) > 0 then return join(g, h, id) end",
+            "",
+        )],
     },
     Mutant {
         name: "line: overtaken at admission",
-        edits: &[edit("if g.name ~= own and g.head and g.head < h.place then return g end", "")],
+        edits: &[edit("if g.name ~= own and g.head and g.head < h.place and units > 0 then return g end", "")],
     },
     Mutant {
         name: "line: not marked when its head is called off",
@@ -237,6 +237,33 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "replace: the task of the key runs with the old content as well",
         edits: &[edit("next_gen(was.gen), delay, ttl", "was.gen, delay, ttl")],
+    },
+    Mutant {
+        name: "budget: what was not used is not given back",
+        edits: &[edit("local off = math.min(has_, -more)", "local off = 0")],
+    },
+    Mutant {
+        name: "budget: what was used beyond is forgotten",
+        edits: &[edit("        w.debt = w.debt + more\n", "")],
+    },
+    Mutant {
+        name: "budget: one that stays charged of a lost run is given back",
+        edits: &[edit(
+            "elseif t.loss == 'C' then used = math.max(t.units, known or 0)",
+            "elseif t.loss == 'C' then used = known or 0",
+        )],
+    },
+    Mutant {
+        name: "budget: what a lost run says later counts twice",
+        edits: &[edit("spent({ t = use.t - tokens, c = use.c - money })", "spent(use)")],
+    },
+    Mutant {
+        name: "budget: what a run said before it was lost is not counted",
+        edits: &[edit("    spent(use)\n  end\n  if said", "  end\n  if said")],
+    },
+    Mutant {
+        name: "budget: what has been given back wakes nobody",
+        edits: &[edit("if used < charged and g.head then MARKS[name], RING = now, true end", "")],
     },
 ];
 

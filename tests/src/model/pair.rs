@@ -23,7 +23,7 @@ pub fn check(r: &Reference, script: &'static str, before: &Instant, after: &Inst
         after.snapshot.rows.keys().filter(|id| !before.snapshot.rows.contains_key(*id)).collect();
     for id in started {
         let task = &r.tasks[id];
-        for rule in r.rules(&task.new) {
+        for rule in r.asks(&task.new) {
             let passed = stayed(&rule.gate, before, after).into_iter().find(|(place, _)| *place < task.place());
             ensure!(
                 passed.is_none(),
@@ -59,7 +59,7 @@ fn queued_behind_a_line(r: &Reference, before: &Instant, after: &Instant) -> Ver
     let old = unread(before);
     for id in unread(after).into_iter().filter(|(at, _)| !old.contains_key(at)).map(|(_, id)| id) {
         let task = &r.tasks[&id];
-        for rule in r.rules(&task.new) {
+        for rule in r.asks(&task.new) {
             let passed = stayed(&rule.gate, before, after).into_iter().find(|(place, _)| *place < task.place());
             ensure!(
                 passed.is_none(),

@@ -45,6 +45,8 @@ pub enum Kind {
     Book,
     Status,
     Progress,
+    /// Runs say what they have used; also such that are lost.
+    Spend,
     Counts,
     /// The bell is heard.
     Wake,
@@ -88,6 +90,8 @@ pub struct Style {
     pub keyed: u64,
     /// In percent of the settles: not done.
     pub failing: u64,
+    /// In percent of the tasks and settles: with an estimate, or what was used.
+    pub spending: u64,
     /// In percent of the calls: sent twice, dropped, unanswered, or again later.
     pub trouble: u64,
     /// Largest usual batch.
@@ -132,6 +136,7 @@ const WEIGHTS: &[(Kind, u64)] = &[
     (Kind::Book, 4),
     (Kind::Status, 2),
     (Kind::Progress, 1),
+    (Kind::Spend, 3),
     (Kind::Counts, 1),
     (Kind::Wake, 2),
     (Kind::Notes, 1),
@@ -155,6 +160,7 @@ impl Plan {
             delayed: one_of(&mut rng, &[0, 10, 40]),
             keyed: one_of(&mut rng, &[0, 10, 40]),
             failing: one_of(&mut rng, &[5, 20, 60]),
+            spending: one_of(&mut rng, &[0, 20, 60]),
             trouble: one_of(&mut rng, &[0, 20, 50]),
             batch: one_of(&mut rng, &[1, 3, 6]),
             by_bell: rng.percent(30),

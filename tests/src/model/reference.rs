@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tidemill_common::book::Book;
 use tidemill_common::envelope;
+use tidemill_common::spend::Spend;
 use tidemill_common::store::Accepted;
 use tidemill_common::task::{Mode, NewTask, Priority};
 
-use super::book::{Rule, rates, rules_of};
+use super::budgets::Taken;
 use super::fleet::Fleet;
 use super::gates::Gates;
 
@@ -32,7 +33,9 @@ pub struct Run {
     pub lone: bool,
     /// It had a history when it was handed over.
     pub history: bool,
-    pub taken: Vec<(String, u64)>,
+    pub taken: Vec<Taken>,
+    /// What it has said so far that it uses.
+    pub reported: Option<Spend>,
 }
 
 /// How a task ended.
@@ -240,29 +243,6 @@ impl Reference {
         for task in self.tasks.values_mut().filter(|t| t.not_before <= now) {
             task.not_before = 0;
         }
-    }
-
-    pub fn rules(&self, task: &NewTask) -> Vec<Rule> {
-        rules_of(&self.book, task)
-    }
-
-    /// What holds a task back by an operator's hand.
-    pub fn paused(&self, task: &NewTask) -> Option<&String> {
-        let all =
-            ["*".to_owned(), format!("q/{}", task.queue), format!("a/{}", task.agent), format!("t/{}", task.tenant)];
-        self.pauses.keys().find(|what| all.contains(what))
-    }
-
-    /// A gate of the book in force that this task can never pass.
-    pub fn never_fits(&self, task: &NewTask) -> Option<String> {
-        self.rules(task).into_iter().find(|r| r.is_beyond(task)).map(|r| r.gate)
-    }
-
-    /// Another book is in force.
-    pub fn set_book(&mut self, book: Book) {
-        let before = rates(&std::mem::replace(&mut self.book, book));
-        self.gates.edited(self.real, &before, &rates(&self.book));
-        self.unrefreshed = true;
     }
 
     pub fn count(&mut self, outcome: &'static str, n: u64) {

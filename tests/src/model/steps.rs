@@ -1,7 +1,7 @@
 //! The steps of a history: what each kind does here and now.
 
 use tidemill_common::name::AgentName;
-use tidemill_common::store::{Cancelled, Offer};
+use tidemill_common::store::{Cancelled, Offer, SettleItem};
 use tidemill_common::task::Mode;
 
 use super::call::{Answer, Call};
@@ -11,6 +11,9 @@ use super::rng::Rng;
 use super::tasks::{self, AGENTS};
 use super::world::World;
 use super::{Verdict, Violation, ensure};
+
+#[path = "steps_said.rs"]
+mod said;
 
 /// A history being played.
 pub struct Play<'h> {
@@ -168,6 +171,7 @@ impl<'h> Play<'h> {
             Kind::Book => self.book(rng),
             Kind::Status => self.status(rng),
             Kind::Progress => self.progress(rng),
+            Kind::Spend => self.spend(rng),
             Kind::Counts => self.w.call(&Call::Counts).map(|_| ()),
             Kind::Wake => self.wake(rng),
             Kind::Notes => self.notes(),
@@ -398,11 +402,9 @@ impl<'h> Play<'h> {
         if all.is_empty() {
             return Ok(());
         }
-        let item = |(id, fence): &(String, u64)| tidemill_common::store::SettleItem {
-            id: id.parse().expect("an id"),
-            fence: tidemill_common::name::Fence(*fence),
-            verb: tidemill_common::store::Verb::Release,
-            follow_ups: Vec::new(),
+        let item = |(id, fence): &(String, u64)| {
+            let fence = tidemill_common::name::Fence(*fence);
+            SettleItem::new(id.parse().expect("an id"), fence, tidemill_common::store::Verb::Release)
         };
         let w = &mut self.w.r.fleet.workers[worker];
         w.lane_seq[0] += 1;
@@ -451,16 +453,6 @@ impl<'h> Play<'h> {
         let id = rng.pick(&all).map_or("never-seen", |id| id.as_str()).parse().expect("an id");
         let wake = rng.percent(50).then(|| format!("client{}", rng.below(2)));
         self.send(rng, &Call::Status { id, wake }).map(|_| ())
-    }
-
-    fn progress(&mut self, rng: &mut Rng) -> Verdict {
-        let item = |(id, fence): &(String, u64)| {
-            (id.parse().expect("an id"), tidemill_common::name::Fence(*fence), "half".to_owned())
-        };
-        let mut items: Vec<_> = rng.pick(&self.old).iter().map(|d| item(d)).collect();
-        let running = self.w.r.tasks.iter().filter_map(|(id, t)| Some((id.clone(), t.run()?.fence)));
-        items.extend(running.take(2).map(|d| item(&d)));
-        if items.is_empty() { Ok(()) } else { self.send(rng, &Call::Progress { items }).map(|_| ()) }
     }
 
     fn wake(&mut self, rng: &mut Rng) -> Verdict {

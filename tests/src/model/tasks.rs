@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidemill_common::name::{Fence, TaskId};
+use tidemill_common::spend::{Estimate, Spend};
 use tidemill_common::store::{SettleItem, Verb};
 use tidemill_common::task::{Mode, NewTask, Priority};
 
@@ -33,6 +34,10 @@ fn fresh(rng: &mut Rng, style: &Style, next_id: &mut u64) -> NewTask {
     task.max_attempts = [3, 3, 2, 1][rng.index(4)];
     task.cost = [1, 1, 1, 0, 2, 3, 40][rng.index(7)];
     task.weight = [1, 1, 1, 1, 1, 1, 2, 3][rng.index(8)];
+    if rng.percent(style.spending) {
+        let part = |rng: &mut Rng| rng.percent(70).then(|| rng.below(6));
+        task.estimate = Estimate { tokens: part(rng), micro_usd: part(rng) };
+    }
     if rng.percent(style.delayed) {
         task.delay = ms([1, 20, 400, 1_500, 6_000][rng.index(5)]);
     }
@@ -79,6 +84,12 @@ pub fn batch(rng: &mut Rng, style: &Style, r: &Reference, next_id: &mut u64, n: 
         tasks.push(old.or(again).unwrap_or_else(|| fresh(rng, style, next_id)));
     }
     tasks
+}
+
+/// What a run has used.
+pub fn spend(rng: &mut Rng) -> Spend {
+    let n = |rng: &mut Rng| [0, 1, 2, 3, 5, 12, 40][rng.index(7)];
+    Spend { tokens: n(rng), micro_usd: n(rng) }
 }
 
 /// How a handler ends.
@@ -133,12 +144,10 @@ pub fn items(
     let item = |(id, fence): (String, u64), rng: &mut Rng, next_id: &mut u64| {
         let follow = if rng.percent(8) { rng.within(1, 3) } else { 0 };
         let id: TaskId = id.parse().expect("an id");
-        SettleItem {
-            id,
-            fence: Fence(fence),
-            verb: verb(rng, style),
-            follow_ups: batch(rng, style, r, next_id, follow),
-        }
+        let verb = verb(rng, style);
+        let used = rng.percent(style.spending).then(|| spend(rng)).or((verb == Verb::Release).then(Spend::default));
+        let follow_ups = batch(rng, style, r, next_id, follow);
+        SettleItem { used: used.filter(|_| !rng.percent(10)), follow_ups, ..SettleItem::new(id, Fence(fence), verb) }
     };
     picked.into_iter().map(|p| item(p, rng, next_id)).collect()
 }

@@ -7,7 +7,7 @@ use tidemill_common::state::State;
 
 use super::reference::{Known, Life, Reference};
 use super::snapshot::{KEPT_FOR_PEOPLE, Snapshot, entry_id};
-use super::wire::{MARK_CANCEL, MARK_HISTORY, MARK_LONE, MARK_TAKEN};
+use super::wire::{MARK_BUDGET, MARK_CANCEL, MARK_HISTORY, MARK_LONE, MARK_TAKEN};
 use super::{Verdict, Violation, ensure, whole_gates, whole_rest};
 
 /// Where the server has each task.
@@ -146,6 +146,7 @@ fn row_is(r: &Reference, id: &str, task: &Known, row: &super::wire::Row) -> Verd
         (run.history, MARK_HISTORY),
         (run.lone, MARK_LONE),
         (!run.taken.is_empty(), MARK_TAKEN),
+        (run.taken.iter().any(|t| t.loss != '-'), MARK_BUDGET),
     ];
     let marks: u64 = marks.iter().filter(|(on, _)| *on).map(|(_, mark)| mark).sum();
     let worker = r.fleet.workers[run.worker].id.as_str();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::Kind;
+use super::budgets::longest;
 use super::gates::coarse;
 use super::reference::Reference;
 use super::snapshot::Snapshot;
@@ -10,6 +11,7 @@ use super::{Verdict, Violation, ensure};
 
 pub fn check(r: &Reference, s: &Snapshot) -> Verdict {
     slots(r, s)?;
+    budgets(r, s)?;
     lines(r, s)?;
     ready(r, s)?;
     for (gate, members) in s.zsets_of("l:") {
@@ -26,8 +28,8 @@ pub fn check(r: &Reference, s: &Snapshot) -> Verdict {
 fn slots(r: &Reference, s: &Snapshot) -> Verdict {
     let mut used: BTreeMap<&str, u64> = BTreeMap::new();
     for row in s.rows.values() {
-        for (gate, units) in row.taken.iter().filter(|(g, _)| g.starts_with("s/")) {
-            *used.entry(gate).or_default() += units;
+        for of in row.taken.iter().filter(|t| t.gate.starts_with("s/")) {
+            *used.entry(&of.gate).or_default() += of.units;
         }
     }
     let reserved: BTreeSet<&String> =
@@ -47,6 +49,24 @@ fn slots(r: &Reference, s: &Snapshot) -> Verdict {
             let parked = s.hashes.get("park").is_some_and(|p| p.contains_key(id));
             ensure!(task.is_some() && parked, "{gate}: reserved for {id}, which is not in a line");
         }
+    }
+    Ok(())
+}
+
+/// What is charged and owed is what was taken and used, as long as nothing has left its window.
+fn budgets(r: &Reference, s: &Snapshot) -> Verdict {
+    for (gate, ms, expected) in r.gates.budgets.exact(r.real, r.age) {
+        let Some(state) = s.strings.get(&format!("g:{gate}")) else { continue };
+        let windows =
+            super::wire::budget(state).ok_or_else(|| Violation(format!("{gate}: its state cannot be read")))?;
+        let found = windows.iter().find(|w| w.ms == ms);
+        let all = found.map(|w| w.charged + w.debt);
+        ensure!(
+            all.is_none_or(|all| all == expected),
+            "{gate}, {ms} ms: {found:?} are charged, expected {expected} in all"
+        );
+        let above = found.filter(|w| w.charged > w.limit && w.debt > 0);
+        ensure!(above.is_none(), "{gate}, {ms} ms: {above:?}: what is owed may not be charged above the limit");
     }
     Ok(())
 }
@@ -115,11 +135,12 @@ fn marked(r: &Reference, s: &Snapshot, gate: &str, members: &[(i64, String)]) ->
         ensure!(in_time, "{gate}: paused until {until}, and it is marked for {due:?}");
         return Ok(());
     }
-    let by = match rule.map(|rule| (rule.units(&task.new), rule.kind)).map(|(units, kind)| (kind, units)) {
+    let by = match rule.map(|rule| (rule.units(&r.book, &task.new), rule.kind)).map(|(units, kind)| (kind, units)) {
         Some((Kind::Slots(cap), units)) if state.used + units > cap && units <= cap => return Ok(()),
         Some((Kind::Rate(rate), units)) if rate.windows.iter().all(|w| units <= w.0) => {
             r.gates.fits_at(gate, &rate, units, r.now).max(r.now) + coarse(&rate)
         }
+        Some((Kind::Budget(budget), units)) if budget.windows.iter().all(|w| units <= w.0) => r.now + longest(&budget),
         _ => r.now,
     };
     let by_ms = i64::try_from(by / 1000).unwrap_or(i64::MAX);

@@ -73,7 +73,9 @@ fn counters(r: &Reference, s: &Snapshot) -> Verdict {
     let numbers = [("seq".to_owned(), r.seq), ("fence".to_owned(), r.fence), ("behind".to_owned(), behind)];
     let taken = r.taken.iter().map(|(field, n)| (format!("t{}", &field[1..]), *n));
     let deaths = r.deaths.iter().map(|(why, n)| (format!("d:{}", char::from(*why)), *n));
-    let numbers = numbers.into_iter().chain(deaths).chain([("refused".to_owned(), r.refused)]);
+    let used = r.gates.budgets.used;
+    let used = [("u:t".to_owned(), used.tokens), ("u:c".to_owned(), used.micro_usd)];
+    let numbers = numbers.into_iter().chain(deaths).chain(used).chain([("refused".to_owned(), r.refused)]);
     let all = waits.into_iter().chain(taken).chain(ended).chain(numbers).filter(|(_, n)| *n > 0);
     same("counters", &found, &all.map(|(field, n)| (field, n.to_string())).collect())
 }
@@ -178,6 +180,16 @@ fn fleet(r: &Reference, s: &Snapshot) -> Verdict {
 }
 
 fn traces(r: &Reference, s: &Snapshot) -> Verdict {
+    let reported = s.hashes.get("used").into_iter().flatten();
+    let found = reported.filter_map(|(id, said)| {
+        let mut said = super::wire::Fields(said);
+        Some((id.clone(), said.whole()?, said.whole()?, said.whole()?))
+    });
+    let of_run = |(id, t): (&String, &super::reference::Known)| {
+        let (run, said) = (t.run()?, t.run()?.reported?);
+        Some((id.clone(), run.fence, said.tokens, said.micro_usd))
+    };
+    same("use of runs", &found.collect(), &r.tasks.iter().filter_map(of_run).collect())?;
     let waits = s.hashes.get("waits").into_iter().flatten();
     let found = waits.map(|(id, who)| (id.clone(), String::from_utf8_lossy(who).into_owned())).collect();
     same("waiters", &found, &r.waits.iter().map(|(id, who)| (id.clone(), who.join(","))).collect())?;

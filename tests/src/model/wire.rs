@@ -1,5 +1,7 @@
 //! What lies in Redis, decoded from the documents' description (`common/lua/lib/*.lua` headers), not by the product's code.
 
+use super::budgets::Taken;
+
 /// Reads big-endian fields from the front.
 pub struct Fields<'a>(pub &'a [u8]);
 
@@ -61,13 +63,14 @@ pub struct Row {
     pub worker: String,
     pub queue: String,
     pub agent: String,
-    pub taken: Vec<(String, u64)>,
+    pub taken: Vec<Taken>,
 }
 
 pub const MARK_CANCEL: u64 = 1;
 pub const MARK_HISTORY: u64 = 2;
 pub const MARK_LONE: u64 = 4;
 pub const MARK_TAKEN: u64 = 8;
+pub const MARK_BUDGET: u64 = 16;
 
 pub fn row(bytes: &[u8]) -> Option<Row> {
     let mut f = Fields(bytes);
@@ -87,11 +90,30 @@ pub fn row(bytes: &[u8]) -> Option<Row> {
         taken: Vec::new(),
     };
     while !f.0.is_empty() {
-        let units = f.whole()?;
+        let (units, loss) = (f.whole()?, char::from(*f.take(1)?.first()?));
         let len = usize::try_from(f.uint(2)?).ok()?;
-        row.taken.push((String::from_utf8(f.take(len)?.to_vec()).ok()?, units));
+        row.taken.push(Taken { gate: String::from_utf8(f.take(len)?.to_vec()).ok()?, units, loss });
     }
     Some(row)
+}
+
+/// One trailing window of a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charged {
+    pub ms: u64,
+    pub limit: u64,
+    pub charged: u64,
+    pub debt: u64,
+}
+
+pub fn budget(bytes: &[u8]) -> Option<Vec<Charged>> {
+    let (mut f, mut windows) = (Fields(bytes), Vec::new());
+    while !f.0.is_empty() {
+        let (ms, limit, _, charged, debt) = (f.whole()?, f.whole()?, f.whole()?, f.whole()?, f.whole()?);
+        f.take(16 + 61 * 8)?;
+        windows.push(Charged { ms, limit, charged, debt });
+    }
+    Some(windows)
 }
 
 /// The state of a slot gate.

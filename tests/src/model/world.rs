@@ -31,10 +31,7 @@ const PAGE: usize = 100;
 /// Bounds of the scripts made tiny, so that histories of a hundred tasks meet them.
 pub const TINY: &[Edit] = &[
     Edit { from: "local MOVES_MAX, RESERVED = 32,", to: "local MOVES_MAX, RESERVED = 2," },
-    Edit {
-        from: "local RING_MAX, BUCKETS, RATE_HEAD = 512, 61, 40",
-        to: "local RING_MAX, BUCKETS, RATE_HEAD = 4, 61, 40",
-    },
+    Edit { from: "local RING_MAX, RATE_HEAD = 512, 40", to: "local RING_MAX, RATE_HEAD = 4, 40" },
     Edit { from: "looks = most + math.min(most + 16, 64), ghosts = 256", to: "looks = most + 1, ghosts = 2" },
     Edit { from: "call('ZRANGE', live, 0, 7)", to: "call('ZRANGE', live, 0, 0)" },
     Edit { from: "'LIMIT', 0, 8 + C.nblocked)", to: "'LIMIT', 0, 1 + C.nblocked)" },

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidemill_common::name::{Fence, TaskId};
+use tidemill_common::spend::Spend;
 use tidemill_common::task::{Invalid, NewTask, Task};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::pipeline::Output;
+use crate::pipeline::{Output, Used};
 
 /// Most follow-ups of one run: what one settle can take in.
 pub const FOLLOW_UPS_MAX: usize = 256;
@@ -30,6 +31,8 @@ pub struct Context {
     pub(crate) cancel: CancellationToken,
     pub(crate) outbox: Arc<Mutex<Vec<NewTask>>>,
     pub(crate) progress: Option<mpsc::Sender<(TaskId, Fence, String)>>,
+    pub(crate) used: Used,
+    pub(crate) spend: Option<mpsc::Sender<(TaskId, Fence, Spend)>>,
     pub(crate) output: Option<mpsc::Sender<Output>>,
     /// Whether there was any output.
     pub(crate) emitted: Arc<AtomicBool>,
@@ -99,6 +102,18 @@ impl Context {
         if let Some(progress) = &self.progress {
             // Full means that newer word is on its way: a courtesy is dropped rather than waited for.
             let _ = progress.try_send((self.task.id.clone(), self.fence, text.into()));
+        }
+    }
+    /// Says that the run has used this, beside what it has said before: budgets are charged with all of it when the run has ended, in the
+    /// place of what the task was expected to use. A run that never says anything is charged with that.
+    ///
+    /// Say it as soon as it is known, after each call of a model: what a run says before it is lost is charged then, and what it still
+    /// says afterwards, within a day, as well.
+    pub fn spend(&self, more: Spend) {
+        let used = self.used.add(more);
+        if let Some(spend) = &self.spend {
+            // Full means that newer word is on its way, and the end of the run says all.
+            let _ = spend.try_send((self.task.id.clone(), self.fence, used));
         }
     }
     /// Gives out a part of the result, or of a log, while the run goes on: `producer tail` and [`Store::tail`] follow it. It is kept for

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
+use crate::pipeline::Used;
 use crate::testing::arrived;
 
 /// A run of a task with this payload.
@@ -24,6 +25,8 @@ pub(crate) fn context(payload: impl Into<bytes::Bytes>, attempt: u16) -> Context
         cancel: CancellationToken::new(),
         outbox: Arc::default(),
         progress: None,
+        used: Used::default(),
+        spend: None,
         output: None,
         emitted: Arc::default(),
         traceparent: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder};
+use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder};
 use tidemill_common::history::DeadReason;
 use tidemill_common::store::Counts;
 use tidemill_common::task::Priority;
@@ -22,6 +22,8 @@ pub(super) struct Cluster {
     deaths: IntCounterVec,
     refused: IntCounterVec,
     limit_hits: IntCounterVec,
+    tokens: IntCounterVec,
+    cost: CounterVec,
     ended: IntCounterVec,
     up: IntGauge,
     /// Two scrapes at once must not see each other's half-filled values.
@@ -39,6 +41,8 @@ impl Cluster {
             deaths: make.counters(table::DEAD_LETTERS),
             refused: make.counters(table::SUBMITS_REFUSED),
             limit_hits: make.counters(table::LIMIT_HITS),
+            tokens: make.counters(table::TOKENS_USED),
+            cost: make.float_counters(table::COST_USED),
             ended: make.counters(table::TASKS_ENDED),
             up: make.gauges(table::REDIS_UP).with_label_values::<&str>(&[]),
             scrape: Mutex::new(()),
@@ -51,9 +55,10 @@ impl Cluster {
             gauges.reset();
         }
         self.oldest.reset();
-        for counters in [&self.ended, &self.deaths, &self.refused, &self.limit_hits] {
+        for counters in [&self.ended, &self.deaths, &self.refused, &self.limit_hits, &self.tokens] {
             counters.reset();
         }
+        self.cost.reset();
         self.up.set(i64::from(counts.is_some()));
         let Some(counts) = counts else { return };
         for ((queue, priority), n) in counts.waiting.iter().take(QUEUES_MAX * Priority::ALL.len()) {
@@ -71,6 +76,9 @@ impl Cluster {
             let n = counts.limit_hits.get(&letter).copied().unwrap_or(0);
             self.limit_hits.with_label_values(&[name]).inc_by(n);
         }
+        self.tokens.with_label_values::<&str>(&[]).inc_by(counts.used.tokens);
+        #[expect(clippy::cast_precision_loss, reason = "at most 10^15 millionths")]
+        self.cost.with_label_values::<&str>(&[]).inc_by(counts.used.micro_usd as f64 / 1e6);
         let states = [
             ("running", counts.running),
             ("scheduled", counts.scheduled),

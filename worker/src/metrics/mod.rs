@@ -222,6 +222,9 @@ impl Maker<'_> {
     fn counters(&self, m: Metric) -> IntCounterVec {
         self.register(IntCounterVec::new(Opts::new(m.name, m.help), m.labels))
     }
+    fn float_counters(&self, m: Metric) -> prometheus::CounterVec {
+        self.register(prometheus::CounterVec::new(Opts::new(m.name, m.help), m.labels))
+    }
     fn gauges(&self, m: Metric) -> prometheus::IntGaugeVec {
         self.register(prometheus::IntGaugeVec::new(Opts::new(m.name, m.help), m.labels))
     }

@@ -80,6 +80,10 @@ metrics! {
         "Cluster-wide: tasks that were refused since their queue was full, since the data began."
     LIMIT_HITS Counter "tidemill_limit_hits_total" ["kind"]
         "Cluster-wide: how often a task was held back at a limit, since the data began."
+    TOKENS_USED Counter "tidemill_tokens_used_total" []
+        "Cluster-wide: tokens that runs have used, as far as their handlers said so, since the data began."
+    COST_USED Counter "tidemill_cost_used_usd_total" []
+        "Cluster-wide: US dollars that runs have cost, as far as their handlers said so, since the data began."
     DETECTED Gauge "tidemill_detected" ["detector"]
         "1 while a detector of this process's sweep has found something; events and logs say what."
     TASKS Gauge "tidemill_tasks" ["state"]
@@ -111,7 +115,7 @@ pub const SLOT_RESULTS: [&str; 4] = ["fired", "left_out", "overlap", "refused"];
 /// What a sweep looks for.
 pub const DETECTORS: [&str; 5] = ["backlog", "dead_letters", "limit_hits", "reclaims", "unknown_agent"];
 /// Kinds of limits, and their letters in gates.
-pub const LIMIT_KINDS: [(&str, char); 2] = [("slots", 's'), ("rate", 'r')];
+pub const LIMIT_KINDS: [(&str, char); 4] = [("slots", 's'), ("rate", 'r'), ("tokens", 't'), ("cost", 'c')];
 /// Ends of a task.
 pub const ENDS: [&str; 5] = ["done", "dead", "cancelled", "expired", "quarantined"];
 /// What stands for everything outside a closed set.

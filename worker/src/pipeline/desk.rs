@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Event;
 use super::crew::Crew;
+use super::spend::Used;
 use super::stage::{Delivered, Ended, Finished, Running, Settled, Ticket};
 
 /// Why a run was told to stop.
@@ -41,6 +42,15 @@ struct Held {
     why: Option<Why>,
     /// The span of its run, once that has ended.
     traced: Option<String>,
+    /// What its handler says that it uses.
+    used: Used,
+}
+
+impl Held {
+    /// One that is settled without being run.
+    fn unrun(id: TaskId, why: Option<Why>) -> Self {
+        Self { id, stop: None, why, traced: None, used: Used::default() }
+    }
 }
 
 /// The desk.
@@ -181,12 +191,12 @@ impl Desk {
 
     /// Delivered → Running: reads the envelope and takes a slot. What cannot be run is given back
     /// to be settled: dead if it cannot be read.
-    pub(crate) fn open(&mut self, delivered: Delivered) -> Result<Running, SettleItem> {
+    pub(crate) fn open(&mut self, delivered: Delivered) -> Result<Running, Box<SettleItem>> {
         let Delivered { delivery: Delivery { id, fence, attempt, losses, envelope }, now_ms } = delivered;
         if self.called_off.remove(&fence.0) {
             // Whatever is settled, the store will cancel it.
-            self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: Some(Why::CalledOff), traced: None });
-            return Err(SettleItem { id, fence, verb: Verb::Release, follow_ups: Vec::new() });
+            self.held.insert(fence.0, Held::unrun(id.clone(), Some(Why::CalledOff)));
+            return Err(Box::new(SettleItem::new(id, fence, Verb::Release)));
         }
         let opened = envelope::open(id.clone(), &envelope).map_err(|e| format!("invalid: {e}")).and_then(|task| {
             let number = self.crew.number(&task.agent);
@@ -200,16 +210,18 @@ impl Desk {
                 self.running[agent] += 1;
                 self.brought[agent] += 1;
                 self.total += 1;
-                self.held.insert(fence.0, Held { id, stop: Some(stop.clone()), why: None, traced: None });
+                let used = Used::default();
+                let held = Held { stop: Some(stop.clone()), used: used.clone(), ..Held::unrun(id, None) };
+                self.held.insert(fence.0, held);
                 let ticket = Ticket::new(self.life, fence, agent, self.events.clone());
                 let waited_ms = (attempt == 1 && losses == 0).then(|| now_ms.saturating_sub(ready_ms(&task)));
                 let left = |ms: u64| Duration::from_millis(ms.saturating_sub(now_ms));
                 let too_old = (task.too_old_ms > 0).then(|| Instant::now() + left(task.too_old_ms));
-                Ok(Running { task, agent, attempt, losses, waited_ms, too_old, stop, ticket })
+                Ok(Running { task, agent, attempt, losses, waited_ms, too_old, stop, used, ticket })
             }
             Err(error) => {
-                self.held.insert(fence.0, Held { id: id.clone(), stop: None, why: None, traced: None });
-                Err(SettleItem { id, fence, verb: Verb::Unreadable { error }, follow_ups: Vec::new() })
+                self.held.insert(fence.0, Held::unrun(id.clone(), None));
+                Err(Box::new(SettleItem::new(id, fence, Verb::Unreadable { error })))
             }
         }
     }
@@ -231,9 +243,12 @@ impl Desk {
         let held = self.held.get_mut(&fence.0).filter(|held| held.stop.is_some())?;
         held.stop = None;
         held.traced = traced;
+        let cut = matches!(ended, Ended::Cut);
         let verb = judge(ended, held.why);
+        // Of a run that did not end by itself it is said what is known, be it nothing: the rule says what the rest costs.
+        let used = if cut || verb == Verb::Release { Some(held.used.so_far()) } else { held.used.said() };
         let follow_ups = if matches!(verb, Verb::Done { .. }) { follow_ups } else { Vec::new() };
-        Some(SettleItem { id: held.id.clone(), fence, verb, follow_ups })
+        Some(SettleItem { used, follow_ups, ..SettleItem::new(held.id.clone(), fence, verb) })
     }
 
     /// Settled → nothing left.
@@ -272,10 +287,8 @@ impl Desk {
     pub(crate) fn give_up(&mut self) -> Vec<SettleItem> {
         let unfinished = self.held.iter_mut().filter_map(|(fence, held)| {
             held.stop.take().map(|_| SettleItem {
-                id: held.id.clone(),
-                fence: Fence(*fence),
-                verb: Verb::Release,
-                follow_ups: Vec::new(),
+                used: Some(held.used.so_far()),
+                ..SettleItem::new(held.id.clone(), Fence(*fence), Verb::Release)
             })
         });
         unfinished.collect()
@@ -297,7 +310,7 @@ impl Desk {
 
     /// A delivery of an earlier life whose end is known and not settled: on our account again.
     pub(crate) fn adopt(&mut self, item: &SettleItem) {
-        self.held.insert(item.fence.0, Held { id: item.id.clone(), stop: None, why: None, traced: None });
+        self.held.insert(item.fence.0, Held::unrun(item.id.clone(), None));
     }
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_common::spend::Spend;
 use tidemill_common::store::{RedisOptions, Store};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -16,12 +17,13 @@ use super::crew::Crew;
 use super::desk::Desk;
 use super::ear::Ear;
 use super::lease::Lease;
+use super::newest::Said;
 use super::own::Own;
 use super::payload::Payloads;
 use super::run::{Kit, Runs};
 use super::settle::Lane;
 use super::stop::Phase;
-use super::{Event, LANE, Pipeline, RETURNS, Setup, output, progress};
+use super::{Event, LANE, Pipeline, RETURNS, Setup, newest, output};
 use crate::lone::{self, Program};
 use crate::trouble::Trouble;
 use crate::worker::Exit;
@@ -72,6 +74,23 @@ async fn connect(setup: &Setup, trouble: &Trouble) -> Result<Store, Error> {
     }
 }
 
+/// Where runs say how far they are, and what they have used.
+fn tell_newest(
+    store: &Arc<Store>,
+    trouble: &Arc<Trouble>,
+    tracker: &TaskTracker,
+    tell: &UnboundedSender<Event>,
+) -> (Sender<Said<String>>, Sender<Said<Spend>>) {
+    let ((said, progress), (spent, spend)) = (channel(newest::WAITING_MAX), channel(newest::WAITING_MAX));
+    let to = Arc::clone(store);
+    let send = async move |batch: Vec<_>| to.progress(&batch).await;
+    tracker.spawn(newest::pass_on("progress", Arc::clone(trouble), progress, tell.clone(), send));
+    let to = Arc::clone(store);
+    let send = async move |batch: Vec<_>| to.spend(&batch).await;
+    tracker.spawn(newest::pass_on("spend", Arc::clone(trouble), spend, tell.clone(), send));
+    (said, spent)
+}
+
 impl Pipeline {
     fn new(
         setup: Setup,
@@ -83,8 +102,7 @@ impl Pipeline {
         let Setup { redis, registry, options, metrics, program, payloads, pulse, clock: _ } = setup;
         let (tell, events) = unbounded_channel();
         let (crew, tracker, now) = (Arc::new(Crew::new(&registry)), TaskTracker::new(), Instant::now());
-        let (said, progress) = tokio::sync::mpsc::channel(progress::WAITING_MAX);
-        tracker.spawn(progress::pass_on(Arc::clone(&store), Arc::clone(&trouble), progress, tell.clone()));
+        let (progress, spend) = tell_newest(&store, &trouble, &tracker, &tell);
         let (emitted, pieces) = tokio::sync::mpsc::channel(output::WAITING_MAX);
         tracker.spawn(output::pass_on(Arc::clone(&store), Arc::clone(&trouble), pieces, tell.clone()));
         let (ear, listening) = Ear::new(Arc::clone(&store), Arc::clone(&trouble), tell.clone());
@@ -109,7 +127,8 @@ impl Pipeline {
             crew: Arc::clone(&crew),
             result_ttl: options.result_ttl,
             metrics: metrics.clone(),
-            progress: said,
+            progress,
+            spend,
             output: emitted,
             payloads: Payloads::new(redis, payloads),
         };

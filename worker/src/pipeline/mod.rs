@@ -33,14 +33,15 @@ mod desk;
 mod drive;
 mod ear;
 mod lease;
+mod newest;
 mod output;
 mod own;
 mod payload;
-mod progress;
 mod request;
 mod run;
 mod settle;
 mod shares;
+mod spend;
 mod stage;
 mod stop;
 #[cfg(test)]
@@ -68,9 +69,10 @@ use crate::{Options, Registry, Shutdown};
 
 pub(crate) use desk::{Why, judge};
 pub(crate) use drive::run;
+pub(crate) use newest::WAITING_MAX as PROGRESS_WAITING_MAX;
 pub(crate) use output::Word as Output;
-pub(crate) use progress::WAITING_MAX as PROGRESS_WAITING_MAX;
 pub(crate) use run::{carry_out, timeout};
+pub(crate) use spend::Used;
 use stage::Finished;
 
 /// What a worker is made of.
@@ -172,7 +174,7 @@ impl Pipeline {
                 for delivered in self.claimed(&ask, answer, began) {
                     match self.desk.open(delivered) {
                         Ok(running) => runs.push(running),
-                        Err(not_to_be_run) => self.put_aside(not_to_be_run),
+                        Err(not_to_be_run) => self.put_aside(*not_to_be_run),
                     }
                 }
                 self.desk.opened(&ask.offers);

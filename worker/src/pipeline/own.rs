@@ -79,7 +79,7 @@ impl Own {
         let (strange, _) = self.strange.take().unwrap_or_default();
         let back = strange.into_iter().filter(|(_, fence)| !desk.knows(*fence)).map(|(id, fence)| {
             tracing::warn!(task = %id, fence = fence.0, "handed back: Redis says that it runs here, and it does not");
-            SettleItem { id, fence, verb: Verb::Release, follow_ups: Vec::new() }
+            SettleItem::new(id, fence, Verb::Release)
         });
         let back = back.collect();
         desk.watch_closed(false);

@@ -141,6 +141,7 @@ impl Pipeline {
             trouble: Arc::clone(&self.trouble),
             detectors: Detectors::default(),
             holds: false,
+            periods: None,
         };
         let (holds, scope) = (self.sweeps.subscribe(), self.scope.clone());
         self.tracker.spawn(async move { scope.run_until_cancelled_owned(Box::pin(sweep.run(holds))).await });

@@ -18,6 +18,7 @@ use futures::FutureExt as _;
 use tidemill_common::envelope;
 use tidemill_common::name::{Fence, TaskId};
 use tidemill_common::retry::CAP_MS_MAX;
+use tidemill_common::spend::Spend;
 use tidemill_common::store::Verb;
 use tidemill_common::task::{Keep, NewTask, Task};
 use tidemill_common::trace;
@@ -50,6 +51,7 @@ pub(crate) struct Kit {
     pub(crate) result_ttl: Duration,
     pub(crate) metrics: Option<Arc<Metrics>>,
     pub(crate) progress: Sender<(TaskId, Fence, String)>,
+    pub(crate) spend: Sender<(TaskId, Fence, Spend)>,
     pub(crate) output: Sender<output::Word>,
     pub(crate) payloads: Payloads,
 }
@@ -99,7 +101,7 @@ impl Running {
         if let (Some(metrics), Some(waited_ms)) = (&kit.metrics, self.waited_ms) {
             metrics.started(&self.task, waited_ms);
         }
-        let Self { task, agent, attempt, losses, too_old, stop, ticket, .. } = self;
+        let Self { task, agent, attempt, losses, too_old, stop, used, ticket, .. } = self;
         let member = kit.crew.member(agent);
         let timeout = timeout(&task, member.agent.timeout, too_old.map(|at| at.saturating_duration_since(began)));
         let span = trace::run(&task, attempt, ticket.fence());
@@ -114,6 +116,8 @@ impl Running {
             cancel: stop,
             outbox: Arc::new(Mutex::new(Vec::new())),
             progress: Some(kit.progress.clone()),
+            used,
+            spend: Some(kit.spend.clone()),
             output: Some(kit.output.clone()),
             emitted: Arc::default(),
             traceparent: traced.clone(),

@@ -158,7 +158,7 @@ mod tests {
     fn item(fence: u64, bytes: usize, follow_ups: usize) -> SettleItem {
         let follow_ups = (0..follow_ups).map(|_| NewTask::new("a".parse().unwrap(), "x")).collect();
         let verb = Verb::Done { result: vec![0; bytes].into(), keep_ms: 1 };
-        SettleItem { id: TaskId::generate(), fence: Fence(fence), verb, follow_ups }
+        SettleItem { follow_ups, ..SettleItem::new(TaskId::generate(), Fence(fence), verb) }
     }
 
     fn lane(items: impl IntoIterator<Item = SettleItem>) -> Lane {

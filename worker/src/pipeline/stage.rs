@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
+use super::spend::Used;
 
 /// Handed over by a claim: admitted, charged and fenced; on our account until it is settled.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct Running {
     /// When the task is too old to be run on.
     pub(crate) too_old: Option<Instant>,
     pub(crate) stop: CancellationToken,
+    /// What its handler says that it uses.
+    pub(crate) used: Used,
     pub(crate) ticket: Ticket,
 }
 

@@ -151,8 +151,7 @@ impl Pipeline {
     /// What a claim brought that was on its way when we were told to stop: back at once.
     pub(super) fn hand_back(&mut self, deliveries: Vec<Delivered>) {
         for Delivered { delivery, .. } in deliveries {
-            let item =
-                SettleItem { id: delivery.id, fence: delivery.fence, verb: Verb::Release, follow_ups: Vec::new() };
+            let item = SettleItem::new(delivery.id, delivery.fence, Verb::Release);
             self.desk.adopt(&item);
             self.lane.push(item);
         }

@@ -44,7 +44,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::{Context, Handler, Outcome, Registry, TIMEOUT_DEFAULT};
-use crate::pipeline::{Output, PROGRESS_WAITING_MAX, Why, carry_out, judge, timeout};
+use crate::pipeline::{Output, PROGRESS_WAITING_MAX, Used, Why, carry_out, judge, timeout};
 
 pub use ran::Ran;
 
@@ -132,7 +132,7 @@ impl Trial {
         let timeout = timeout(&task, self.timeout, max_age);
         let (progress, mut said) = mpsc::channel(PROGRESS_WAITING_MAX);
         let (output, mut pieces) = mpsc::channel(PROGRESS_WAITING_MAX);
-        let cancel = CancellationToken::new();
+        let (cancel, used) = (CancellationToken::new(), Used::default());
         let context = Context {
             task: Arc::new(task),
             attempt: self.attempt,
@@ -143,6 +143,8 @@ impl Trial {
             cancel: cancel.clone(),
             outbox: Arc::new(Mutex::default()),
             progress: Some(progress),
+            used: used.clone(),
+            spend: None,
             output: Some(output),
             emitted: Arc::default(),
             traceparent: None,
@@ -164,7 +166,7 @@ impl Trial {
             add(&mut given, word);
         }
         let progress = std::iter::from_fn(|| said.try_recv().ok()).map(|(_, _, text)| text).collect();
-        Ran { outcome: outcome(judge(ended, why)), follow_ups, progress, output: given.into() }
+        Ran { outcome: outcome(judge(ended, why)), follow_ups, progress, output: given.into(), used: used.said() }
     }
 }
 
@@ -185,6 +187,7 @@ pub(crate) fn arrived(task: NewTask) -> Task {
         max_attempts: task.max_attempts,
         cost: task.cost,
         weight: task.weight,
+        estimate: task.estimate,
         order_key: task.order_key,
         hold_on_dead: task.hold_on_dead,
         key: task.key,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
+use tidemill_common::spend::Spend;
 use tidemill_common::task::NewTask;
 
 use crate::handler::Outcome;
@@ -20,6 +21,8 @@ pub struct Ran {
     pub progress: Vec<String>,
     /// All that it gave out meanwhile ([`Context::emit`](crate::Context::emit)).
     pub output: Bytes,
+    /// What it said that it used, all in all ([`Context::spend`](crate::Context::spend)); none if it said nothing.
+    pub used: Option<Spend>,
 }
 
 impl Ran {

@@ -21,6 +21,7 @@ const EXAMPLES: &str = "Examples:
   producer book show                                 what is in force
   producer book diff limits.toml
   producer book set --agent gpt4 slots=5 rate.minute=60
+  producer book set --tenant acme cost_usd.day=5.00 cost_usd.zone=Europe/Berlin
   producer book tier acme pro
   producer book history
   producer book top                                  where tasks wait
@@ -41,6 +42,14 @@ const BOOK: &str = "A book:
   rate = { second = 10, minute = 60, \"5m\" = 200, burst = 10 }
                                      units that start in any such window, each task by its cost; after a burst
                                      those of the shortest window start evenly spread
+  tokens = { minute = 90000, day = 2000000 }
+  cost_usd = { day = 5.00, month = 100.00, zone = \"Europe/Berlin\" }
+                                     what may be used in any such window; with a zone, day and month are the calendar's
+  on_lost = \"charge\"                what a run costs that did not end by itself: charge, reported or refund
+  [[agent]]
+  name = \"gpt4\"                      what its tasks are expected to use, unless they say so themselves
+  estimate_tokens = 3000
+  estimate_usd = 0.02
 
 Exit code: 2 when a book has mistakes (all are named, with their lines), 5 when a newer revision, or the same with other content, is in force.";
 

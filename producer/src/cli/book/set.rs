@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use tidemill_producer::book::{BookEdit, Limit, Match, Part, Rate, Slots};
+use tidemill_common::spend::parse_usd;
+use tidemill_producer::book::{BookEdit, Budget, Limit, Match, OnLost, Part, Rate, Slots, Unit};
 use tidemill_producer::{AgentName, Book, QueueName};
 
 use super::{BOOK, EXAMPLES, apply, rules};
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     /// What it counts apart: queue, agent, tier or tenant
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     per: Vec<String>,
-    /// `slots=5`, `rate.minute=60`, `rate.burst=10`; `none` takes it out
+    /// `slots=5`, `rate.minute=60`, `rate.burst=10`, `tokens.day=2000000`, `cost_usd.month=100.00`, `on_lost=refund`; `none` takes it out
     #[arg(value_name = "NAME=VALUE", required = true)]
     values: Vec<String>,
     /// Why, for whoever looks at the history
@@ -76,7 +77,7 @@ pub(crate) async fn run(args: &Args, context: &Context) -> Outcome {
             limit.per = args.per.iter().map(|part| part_of(part)).collect::<Result<_, _>>()?;
         }
         args.values.iter().try_for_each(|value| set(limit, value))?;
-        if limit.slots.is_none() && limit.rate.is_none() {
+        if limit.is_empty() {
             book.limits.remove(at);
         }
         Ok(())
@@ -120,16 +121,59 @@ fn set(limit: &mut Limit, text: &str) -> Result<(), Failure> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(wrong(format!("{text:?} is to be NAME=VALUE, as in slots=5 or rate.minute=60")));
     };
-    let number = match value {
-        "none" => None,
-        value => {
-            Some(value.parse::<u64>().map_err(|_| wrong(format!("{text:?}: {value:?} is no whole number, nor none")))?)
+    let (name, part) = name.split_once('.').unwrap_or((name, ""));
+    match name {
+        "tokens" => set_budget(&mut limit.tokens, Unit::Tokens, part, value, text),
+        "cost_usd" => set_budget(&mut limit.cost_usd, Unit::MicroUsd, part, value, text),
+        "on_lost" if part.is_empty() => {
+            let all = [OnLost::Charge, OnLost::Reported, OnLost::Refund];
+            let named = all.into_iter().find(|one| format!("{one:?}").eq_ignore_ascii_case(value));
+            limit.on_lost = named.ok_or_else(|| wrong(format!("{text:?}: it is charge, reported or refund")))?;
+            Ok(())
         }
-    };
-    match (name.split_once('.').unwrap_or((name, "")), number) {
+        _ => set_count(limit, (name, part), whole(value, text)?),
+    }
+}
+
+fn whole(value: &str, text: &str) -> Result<Option<u64>, Failure> {
+    let number =
+        || value.parse::<u64>().map_err(|_| wrong(format!("{text:?}: {value:?} is no whole number, nor none")));
+    if value == "none" { Ok(None) } else { number().map(Some) }
+}
+
+fn window(name: &str, text: &str) -> Result<u64, Failure> {
+    Rate::window_ms(name).ok_or_else(|| wrong(format!("{text:?}: {name:?} is no window")))
+}
+
+/// `tokens.day=2000000`, `cost_usd.month=100.00`, `cost_usd.zone=Europe/Berlin`, `tokens=none`.
+fn set_budget(of: &mut Option<Budget>, unit: Unit, part: &str, value: &str, text: &str) -> Result<(), Failure> {
+    match part {
+        "" if value == "none" => *of = None,
+        "" => {
+            return Err(wrong(format!("{text:?} is to name a window, as in tokens.day=2000000 or cost_usd.month=100")));
+        }
+        "zone" => of.get_or_insert_default().zone = Some(value.to_owned()).filter(|zone| zone != "none"),
+        name => {
+            let limit = match (value, unit) {
+                ("none", _) => None,
+                (value, Unit::Tokens) => whole(value, text)?,
+                (value, Unit::MicroUsd) => Some(parse_usd(value).map_err(|e| wrong(format!("{text:?}: {e}")))?),
+            };
+            let budget = of.get_or_insert_default();
+            budget.set(window(name, text)?, limit);
+            if budget.windows.is_empty() {
+                *of = None;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_count(limit: &mut Limit, name: (&str, &str), number: Option<u64>) -> Result<(), Failure> {
+    match (name, number) {
         (("slots", ""), number) => limit.slots = number.map(Slots::Count),
         (("slots", tier), number) => {
-            let tier = tier.parse().map_err(|e| wrong(format!("{text:?}: {e}")))?;
+            let tier = tier.parse().map_err(|e| wrong(format!("{tier:?}: {e}")))?;
             let mut by_tier = match limit.slots.take() {
                 Some(Slots::ByTier(by_tier)) => by_tier,
                 _ => BTreeMap::new(),
@@ -142,17 +186,17 @@ fn set(limit: &mut Limit, text: &str) -> Result<(), Failure> {
         }
         (("rate", ""), None) => limit.rate = None,
         (("rate", "burst"), number) => limit.rate.get_or_insert_default().burst = number,
-        (("rate", window), number) if !window.is_empty() => {
+        (("rate", name), number) if !name.is_empty() => {
             let rate = limit.rate.get_or_insert_default();
-            let ms = Rate::window_ms(window).ok_or_else(|| wrong(format!("{text:?}: {window:?} is no window")))?;
-            rate.set(ms, number);
+            rate.set(window(name, name)?, number);
             if rate.windows.is_empty() {
                 limit.rate = None;
             }
         }
-        _ => {
+        ((name, _), _) => {
             return Err(wrong(format!(
-                "{name:?} is nothing to set; it is slots, slots.TIER, rate, rate.WINDOW or rate.burst"
+                "{name:?} is nothing to set; it is slots, slots.TIER, rate, rate.WINDOW, rate.burst, tokens.WINDOW, cost_usd.WINDOW, \
+                 cost_usd.zone or on_lost"
             )));
         }
     }

@@ -35,7 +35,8 @@ const FILE: &str = "A file:
   zone = \"Europe/Berlin\"
   agent = \"index\"
   payload = { full = true }       any value, handed on as JSON; without one, null
-  overlap = \"skip\"                and missed, paused, queue, priority, tenant, start_within, max_age, order_key, cost, weight, max_attempts,
+  overlap = \"skip\"                and missed, paused, queue, priority, tenant, start_within, max_age, order_key, cost, weight, tokens, cost_usd,
+                                     max_attempts,
                                   timeout, retry_base, retry_cap, result: as the flags of `schedule set`
 
 All mistakes are named at once, and then nothing is put in force. Schedules that the file does not name stay as they are,

@@ -8,7 +8,7 @@ use tidemill_common::schedule::{Missed, Overlap, Schedule, Template};
 use tidemill_common::task::DELAY_MAX;
 use tidemill_producer::{AgentName, Keep, Priority, QueueName, RetryPolicy};
 
-use super::super::facts::{KeepResult, Span, priority, text};
+use super::super::facts::{KeepResult, Span, Usd, amount, priority, text};
 use super::super::filter::priority_parser;
 
 /// What becomes of slots that nobody was there to fire.
@@ -76,6 +76,13 @@ pub(super) struct Draft {
     /// Slots its tasks take of slot limits [default: 1]
     #[arg(long, value_name = "N")]
     weight: Option<u16>,
+    /// Tokens that a run is expected to use [default: as the book says of the agent]
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+    /// US dollars that a run is expected to cost: 0.02 [default: as the book says of the agent]
+    #[arg(long, value_name = "USD")]
+    #[serde(deserialize_with = "amount")]
+    cost_usd: Option<Usd>,
     /// Runs that count before a task is dead [default: 3]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u16>,
@@ -155,6 +162,8 @@ impl Draft {
         task.order_key = self.order_key.or_else(|| task.order_key.take()).filter(|key| !key.is_empty());
         task.cost = self.cost.unwrap_or(task.cost);
         task.weight = self.weight.unwrap_or(task.weight);
+        task.estimate.tokens = self.tokens.or(task.estimate.tokens);
+        task.estimate.micro_usd = self.cost_usd.map(|usd| usd.0).or(task.estimate.micro_usd);
         task.max_attempts = self.max_attempts.unwrap_or(task.max_attempts);
         task.meta.timeout_ms = self.timeout.map_or(task.meta.timeout_ms, ms);
         if self.retry_base.is_some() || self.retry_cap.is_some() {

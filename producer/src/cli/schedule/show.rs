@@ -10,7 +10,7 @@ use super::super::Context;
 use super::super::codes::Code;
 use super::super::exit::{Exit, Failure, Outcome};
 use super::super::output::{Format, Out, Paint, printable};
-use super::super::view::{self, PayloadView};
+use super::super::view::{self, EstimateView, PayloadView};
 use super::super::words::{age, span};
 
 /// Slots that are shown.
@@ -22,7 +22,7 @@ pub(super) const FIELDS: &str = "Fields (JSON; null where there is nothing to sa
   next_ms, next     its next slot (server time; RFC 3339 in its zone), null while it is paused
   last_ms, last     the slot that it fired last
   last_task         the task of that slot
-  agent, queue, priority, tenant, order_key, cost, weight, max_attempts, start_within_ms, max_age_ms, timeout_ms, retry_base_ms,
+  agent, queue, priority, tenant, order_key, cost, weight, tokens, cost_usd, max_attempts, start_within_ms, max_age_ms, timeout_ms, retry_base_ms,
   retry_cap_ms, result, and payload, payload_text or payload_hex      of its tasks
   upcoming          (only of `show`) the next five slots: at_ms, local, utc";
 
@@ -57,6 +57,8 @@ pub(super) struct SaidView {
     order_key: Option<String>,
     cost: u32,
     weight: u16,
+    #[serde(flatten)]
+    estimate: EstimateView,
     max_attempts: u16,
     start_within_ms: Option<u64>,
     max_age_ms: Option<u64>,
@@ -92,6 +94,7 @@ impl SaidView {
             order_key: task.order_key.clone(),
             cost: task.cost,
             weight: task.weight,
+            estimate: EstimateView::of(task.estimate),
             max_attempts: task.max_attempts,
             start_within_ms: view::time(task.start_within_ms),
             max_age_ms: view::time(task.max_age_ms),
@@ -272,6 +275,7 @@ fn facts(kept: &Kept, said: &SaidView) -> Vec<String> {
     say("order key", said.order_key.clone());
     say("cost", Some(said.cost).filter(|cost| *cost != 1).map(|cost| cost.to_string()));
     say("weight", Some(said.weight).filter(|weight| *weight != 1).map(|weight| weight.to_string()));
+    say("expected to use", said.estimate.words());
     say("attempts", Some(said.max_attempts.to_string()));
     say("start within", time(said.start_within_ms));
     say("most age", time(said.max_age_ms));

@@ -50,6 +50,17 @@ def output(value: object) -> Iterator[Word]:
         yield "output", encode(text(whole[start : start + _OUTPUT_CHARS_MAX], _OUTPUT_CHARS_MAX))
 
 
+def spend(tokens: object, cost_usd: object) -> Word:
+    """What was used. Raises ValueError for less than nothing, TypeError for what is no amount."""
+    if isinstance(tokens, bool) or not isinstance(tokens, int):
+        raise TypeError(f"tokens are a whole number, not {tokens!r}")
+    if isinstance(cost_usd, bool) or not isinstance(cost_usd, (int, float, str)):
+        raise TypeError(f"cost_usd is a number or a text, not {cost_usd!r}")
+    if tokens < 0 or not 0 <= float(cost_usd) <= 1e9:
+        raise ValueError("a run cannot use less than nothing, nor more than a billion dollars")
+    return "spend", encode({"tokens": tokens, "cost_usd": cost_usd})
+
+
 def failure(kind: str, error: object, after_ms: Union[int, None] = None) -> Word:
     said: dict[str, object] = {"error": text(error, ERROR_CHARS_MAX)}
     if after_ms is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Union
 
 from . import _follow_up, _wire
 from .errors import Cancelled
@@ -74,6 +74,12 @@ class Task:
     def progress(self, text: str) -> None:
         """Says how far the run is; 256 characters are kept."""
         self._say(("progress", _wire.encode(_wire.text(text, _wire.PROGRESS_CHARS_MAX))))
+
+    def spend(self, *, tokens: int = 0, cost_usd: Union[float, str] = 0) -> None:
+        """Says that the run has used this, beside what it has said before: budgets are charged with all of it. Say it after each
+        call of a model. US dollars as a text, "0.02", are exact to the millionth.
+        """
+        self._say(_wire.spend(tokens, cost_usd))
 
     def emit(self, text: str) -> None:
         """Gives out a part of the result, or of a log, while the run goes on: `producer tail` follows it. It is kept for

@@ -34,6 +34,9 @@ class Run:
     #: After how many seconds it wants to run again; None: not said.
     after: Optional[float] = None
     progress: List[str] = field(default_factory=list)
+    # All that it said that it used.
+    tokens: int = 0
+    cost_usd: float = 0.0
     #: All that was given out by `emit`.
     output: str = ""
     #: Follow-ups, as in the protocol's `submit`: `agent`, `payload` or `payload_base64`, `delay_ms`, and so on. They
@@ -91,6 +94,9 @@ def run(
             seen.progress.append(said)
             if said == cancel_at:
                 call_off()
+        elif kind == "spend":
+            seen.tokens += said["tokens"]
+            seen.cost_usd += float(said["cost_usd"])
         elif kind == "output":
             seen.output += said
         else:

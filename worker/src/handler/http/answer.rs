@@ -6,6 +6,8 @@ use bytes::{Bytes, BytesMut};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
+use tidemill_common::spend::{Spend, parse_usd};
+
 use super::Outcome;
 use super::guard::Refused;
 use crate::handler::text::{self, EXCERPT_BYTES_MAX};
@@ -85,6 +87,20 @@ async fn excerpt_of(mut response: Response) -> String {
     };
     let _ = tokio::time::timeout(EXCERPT_WITHIN, read).await;
     text::beginning(&start)
+}
+
+/// What the call has used, whatever came of it: `Tidemill-Tokens` and `Tidemill-Cost-Usd`. What is no amount is passed over, with a
+/// warning: the answer itself stands.
+pub(super) fn used(headers: &HeaderMap) -> Option<Spend> {
+    let line = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let read = |name: &str, parse: fn(&str) -> Result<u64, String>| {
+        let parsed = line(name).map(parse)?;
+        parsed.inspect_err(|error| tracing::warn!(header = name, %error, "what the call used is not counted")).ok()
+    };
+    let tokens = read("tidemill-tokens", |text| text.parse().map_err(|_| format!("{text:?} is no number of tokens")));
+    let micro_usd = read("tidemill-cost-usd", parse_usd);
+    let used = Spend { tokens: tokens.unwrap_or(0), micro_usd: micro_usd.unwrap_or(0) };
+    (tokens.is_some() || micro_usd.is_some()).then(|| Spend::default().and(used))
 }
 
 /// `retry-after-ms`, or `Retry-After` in seconds or as a date. A date is compared with the answer's own `Date`, so that two clocks

@@ -199,7 +199,12 @@ impl HttpAgent {
         let headers = request::headers(&self.headers, context, limit);
         let request = self.client.post(self.url.clone()).headers(headers).body(context.payload().clone());
         match request.send().await {
-            Ok(response) => answer::outcome(response, self.response_bytes_max).await,
+            Ok(response) => {
+                if let Some(used) = answer::used(response.headers()) {
+                    context.spend(used);
+                }
+                answer::outcome(response, self.response_bytes_max).await
+            }
             Err(error) => answer::failed(&error),
         }
     }

@@ -10,6 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::UnboundedReceiver as Receiver;
 
+use tidemill_common::spend::Spend;
+
 use super::super::testing::context;
 use super::super::{Handler as _, Outcome};
 use super::{HttpAgent, HttpError, HttpOptions};
@@ -96,6 +98,24 @@ fn agent(port: u16, change: impl FnOnce(&mut HttpOptions)) -> HttpAgent {
 async fn call(does: Does) -> Outcome {
     let (port, _saw) = service(does).await;
     agent(port, |_| {}).run(context("{}", 1)).await
+}
+
+/// Also a refusal may have cost something; what is no amount is passed over.
+#[tokio::test]
+async fn what_a_call_has_used_is_said_by_headers() {
+    for (headers, used) in [
+        ("", None),
+        ("Tidemill-Tokens: 812\r\nTidemill-Cost-Usd: 0.004\r\n", Some(Spend { tokens: 812, micro_usd: 4_000 })),
+        ("Tidemill-Cost-Usd: 2\r\nTidemill-Tokens: many\r\n", Some(Spend::micro_usd(2_000_000))),
+        ("Tidemill-Tokens: -1\r\n", None),
+    ] {
+        for status in ["200 OK", "429 x", "500 x"] {
+            let (port, _saw) = service(answer(status, headers, "said")).await;
+            let context = context("{}", 1);
+            agent(port, |_| {}).run(context.clone()).await;
+            assert_eq!(context.used.said(), used, "{status} {headers}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -104,6 +104,7 @@ impl Flights {
         let context = &flight.request.context;
         match word {
             Word::Progress(text) => context.progress(text),
+            Word::Spend(used) => context.spend(used),
             // Taken by whoever reads the child, since it may have to wait.
             Word::Output(_) => {}
             Word::Submit(task) => {

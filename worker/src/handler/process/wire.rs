@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use tidemill_common::name::{AgentName, QueueName};
+use tidemill_common::spend::{Spend, micro_usd, parse_usd};
 use tidemill_common::task::{NewTask, PAYLOAD_BYTES_MAX, Priority};
 
 use super::{Context, Outcome};
@@ -112,6 +113,8 @@ pub(super) enum Word {
     Progress(String),
     /// A part of its output, as it comes.
     Output(String),
+    /// What it has used since it last said so.
+    Spend(Spend),
     /// A follow-up, or why it cannot be one.
     Submit(Result<Box<NewTask>, String>),
 }
@@ -129,6 +132,7 @@ struct Line {
     throttled: Option<Failure>,
     dead: Option<Failure>,
     progress: Option<String>,
+    spend: Option<Used>,
     output: Option<String>,
     submit: Option<Submit>,
 }
@@ -148,6 +152,29 @@ struct Failure {
 impl Failure {
     fn after(&self) -> Option<Duration> {
         self.after_ms.map(|ms| Duration::from_millis(ms.min(AFTER_MS_MAX)))
+    }
+}
+
+/// What was used: tokens, and US dollars as a number or, to be exact, a text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Used {
+    #[serde(default)]
+    tokens: u64,
+    #[serde(default)]
+    cost_usd: Option<serde_json::Value>,
+}
+
+impl Used {
+    fn read(self) -> Result<Spend, String> {
+        let micro_usd = match self.cost_usd {
+            None => 0,
+            Some(serde_json::Value::String(text)) => parse_usd(&text)?,
+            Some(serde_json::Value::Number(n)) => micro_usd(n.as_f64().unwrap_or(-1.0))?,
+            Some(other) => return Err(format!("cost_usd: {other} is no amount of US dollars")),
+        };
+        let spend = Spend { tokens: self.tokens, micro_usd };
+        if spend.is_countable() { Ok(spend) } else { Err("spend: that is more than can be counted".to_owned()) }
     }
 }
 
@@ -197,6 +224,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Said, String> {
     }));
     words.extend(line.dead.map(|f| Word::End(Outcome::Dead { reason: f.error })));
     words.extend(line.progress.map(Word::Progress));
+    if let Some(used) = line.spend {
+        words.push(Word::Spend(used.read().map_err(|e| strange(&e))?));
+    }
     words.extend(line.output.map(Word::Output));
     words.extend(line.submit.map(|submit| Word::Submit(submit.into_task().map(Box::new))));
     match (line.ready.is_some(), words.pop(), words.is_empty()) {
