@@ -93,6 +93,11 @@ async fn refused_after_a_lost_reply_is_not_known() {
     .await;
     ok(&lab, &["REPLICAOF", "127.0.0.1", "1"]);
     proxy.reset_all();
+    lab.until("the connection is reset", PATIENCE, async || match proxy.counts().made {
+        n if n > 1 => Ok(()),
+        n => Err(format!("{n} made")),
+    })
+    .await;
     proxy.resume();
     let error = tokio::time::timeout(PATIENCE, sent).await.expect("in time").expect("no panic").expect_err("no answer");
     assert!(matches!(error, Error::Unknown { .. }) && !error.is_refusal() && error.is_transient(), "{error:?}");
