@@ -93,13 +93,13 @@ impl Client {
     /// [`Error::Connect`] when there is no usable connection in that time; [`Error::Store`] when the URL cannot be read, or the
     /// server is too old, evicts keys, or holds data of another layout.
     pub async fn connect(options: Options) -> Result<Self, Error> {
-        use tidemill_common::store::Error::{Refused, Unavailable};
+        use tidemill_common::store::Error::{NotNow, Refused, Unavailable};
 
         let patience = Duration::from_millis(options.redis.connect_timeout_ms.max(1)) + FIRST_QUESTIONS;
         let unreachable = |source| Error::Connect { url: options.redis.shown_url(), source };
         let store = match tokio::time::timeout(patience, Store::connect(&options.redis)).await {
             Ok(Ok(store)) => store,
-            Ok(Err(e @ (Unavailable { .. } | Refused { .. }))) => return Err(unreachable(Some(e))),
+            Ok(Err(e @ (Unavailable { .. } | NotNow { .. } | Refused { .. }))) => return Err(unreachable(Some(e))),
             Ok(Err(e)) => return Err(e.into()),
             Err(_) => return Err(unreachable(None)),
         };

@@ -36,6 +36,16 @@ pub enum Error {
         #[source]
         source: Arc<store::Error>,
     },
+    /// The server refuses for now: it is a replica, loads its data, runs somebody's script, cannot save. It said so to every try, so
+    /// nothing was taken in.
+    #[error("Redis did not take in task {id}, and takes nothing in at present; sending it again is safe")]
+    NotNow {
+        /// The id that was sent.
+        id: TaskId,
+        /// What it said.
+        #[source]
+        source: Arc<store::Error>,
+    },
     /// The server said something else than yes or no: it does not let us run the script, say, or answers in a form that this build
     /// does not know. Asking again will not help; that the task was taken in all the same is unlikely, not impossible.
     #[error("Redis did not take in task {id}")]
@@ -135,7 +145,7 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unknown { .. } | Self::Full { .. } | Self::ServerFull => true,
+            Self::Unknown { .. } | Self::NotNow { .. } | Self::Full { .. } | Self::ServerFull => true,
             Self::Connect { source, .. } => source.as_ref().is_none_or(store::Error::is_transient),
             Self::Store(source) => source.is_transient(),
             Self::Payload { source, .. } => source.fault() == tidemill_payloads::Fault::Away,
@@ -150,6 +160,7 @@ impl Error {
             self,
             Self::Full { .. }
                 | Self::ServerFull
+                | Self::NotNow { .. }
                 | Self::TooManyQueues { .. }
                 | Self::Conflict { .. }
                 | Self::NeverFits { .. }
@@ -161,6 +172,7 @@ impl Error {
     pub(crate) fn submit(id: &TaskId, source: &Arc<store::Error>) -> Self {
         match source.as_ref() {
             store::Error::Full => Self::ServerFull,
+            store::Error::NotNow { .. } => Self::NotNow { id: id.clone(), source: Arc::clone(source) },
             e if e.is_transient() => Self::Unknown { id: id.clone(), source: Arc::clone(source) },
             _ => Self::Failed { id: id.clone(), source: Arc::clone(source) },
         }

@@ -8,6 +8,7 @@ pub mod lab;
 pub mod model;
 pub mod program;
 pub mod proxy;
+pub mod sentinel;
 pub mod server;
 pub mod skew;
 pub mod timed;

@@ -2,14 +2,15 @@
 //!
 //! Left to itself the client re-sends what was in flight when a connection breaks, waits for ever for an answer, and queues
 //! without bound while the server is away. All three are turned off here: one try a command (our own retry is around scripts that
-//! are safe to send twice), a timeout on each, a bounded buffer, and a reconnect that never gives up.
+//! are safe to send twice), a timeout on each, a bounded buffer, and a reconnect that never gives up. Nor does it reconnect at an error
+//! that is a reply: [`super::reconnect`] does, when all that is on its way has been answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fred::prelude::*;
-use fred::types::config::{ReconnectError, UnresponsiveConfig};
+use fred::types::config::UnresponsiveConfig;
 use serde::{Deserialize, Serialize};
 
 use super::error::Error;
@@ -18,8 +19,9 @@ use super::error::Error;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisOptions {
-    /// `redis://[user:password@]host:port[/db]`, `rediss://…` for TLS, `redis-cluster://…`, `redis-sentinel://…`, or
-    /// `redis+unix:///path`. May hold a password: never shown.
+    /// `redis://[user:password@]host:port[/db]`, `rediss://…` for TLS, `redis-cluster://…`, `redis+unix:///path`, or
+    /// `redis-sentinel://[user:password@]host:port[/db]?sentinelServiceName=NAME`, where host and port are a sentinel's (others:
+    /// `&node=host:port`, its own login: `&sentinelUsername=…&sentinelPassword=…`). May hold a password: never shown.
     pub url: String,
     /// Longest wait for an answer to one command, in ms.
     pub command_timeout_ms: u64,
@@ -61,24 +63,46 @@ impl RedisOptions {
         let after_secret = address.rfind('@').map_or(address, |at| &address[at + 1..]);
         format!("{scheme}://{after_secret}")
     }
+
+    /// Whether the URL is one; what is wrong with it if not, without what is secret.
+    ///
+    /// # Errors
+    /// [`Error::Settings`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.config().map(|_| ())
+    }
+
+    fn config(&self) -> Result<Config, Error> {
+        let shown = self.shown_url();
+        let (scheme, rest) = self.url.split_once("://").unwrap_or((&self.url, ""));
+        let config = SCHEMES.contains(&scheme).then(|| Config::from_url(&self.url).ok()).flatten();
+        if scheme.ends_with("-sentinel") {
+            let asked = rest.split_once('?').map_or("", |(_, asked)| asked).split('&').filter(|part| !part.is_empty());
+            let names: Vec<&str> = asked.map(|part| part.split('=').next().unwrap_or(part)).collect();
+            let strange = names.iter().any(|name| !SENTINEL_NAMES.contains(name));
+            if config.is_none() || strange {
+                return Err(Error::Settings(format!("{shown} is no URL of a sentinel; its form: {SENTINEL_FORM}")));
+            }
+        }
+        config.ok_or_else(|| Error::Settings(format!("{shown} is no URL of a server; forms: {FORMS}")))
+    }
 }
 
 /// What a URL may begin with.
 const SCHEMES: &[&str] =
     &["redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel", "redis+unix"];
+const FORMS: &str = "redis://host:port, rediss://…, redis-cluster://…, redis+unix:///path, \
+                     redis-sentinel://host:port?sentinelServiceName=NAME";
+const SENTINEL_FORM: &str = "redis-sentinel://[user:password@]host:port[/db]?sentinelServiceName=NAME[&node=host:port…]\
+                             [&sentinelUsername=…&sentinelPassword=…]";
+/// What the URL of a sentinel may say behind its question mark; another word, left unread, would be a password that is not sent.
+const SENTINEL_NAMES: [&str; 4] = ["sentinelServiceName", "node", "sentinelUsername", "sentinelPassword"];
 /// Most commands waiting for a connection before new ones are refused.
 const BUFFERED_COMMANDS_MAX: usize = 10_000;
 
 fn builder(options: &RedisOptions) -> Result<Builder, Error> {
-    let known = SCHEMES.iter().any(|scheme| options.url.split("://").next() == Some(scheme));
-    let config = Some(()).filter(|()| known).and_then(|()| Config::from_url(&options.url).ok()).ok_or_else(|| {
-        Error::Settings(format!(
-            "cannot read the URL {}; forms: redis://host:port, rediss://…, redis-cluster://…, redis-sentinel://…, redis+unix:///path",
-            options.shown_url()
-        ))
-    })?;
     let timeout = Duration::from_millis(options.command_timeout_ms.max(1));
-    let mut builder = Builder::from_config(config);
+    let mut builder = Builder::from_config(options.config()?);
     builder
         .with_connection_config(|c| {
             c.connection_timeout = Duration::from_millis(options.connect_timeout_ms.max(1));
@@ -89,13 +113,8 @@ fn builder(options: &RedisOptions) -> Result<Builder, Error> {
                 max_timeout: Some(timeout * 2),
                 interval: Duration::from_millis(500).min(timeout),
             };
-            c.reconnect_errors = vec![
-                ReconnectError::ReadOnly,
-                ReconnectError::Loading,
-                ReconnectError::ClusterDown,
-                ReconnectError::MasterDown,
-                ReconnectError::Custom("UNBLOCKED"),
-            ];
+            // The client would tell the one error to all that was on its way: see `reconnect.rs`.
+            c.reconnect_errors = Vec::new();
         })
         .with_performance_config(|p| p.default_command_timeout = timeout)
         .set_policy(ReconnectPolicy::new_exponential(0, 20, 1_000, 2));
@@ -146,5 +165,25 @@ mod tests {
             }
             assert!(shown.contains("://h:1"), "{shown}");
         }
+    }
+
+    #[test]
+    fn urls_are_checked() {
+        let check = |url: &str| RedisOptions { url: url.into(), ..RedisOptions::default() }.check();
+        let service = "sentinelServiceName=mymaster";
+        for url in [
+            "redis://h:1/0".to_owned(),
+            "redis+unix:///tmp/x.sock".to_owned(),
+            format!("redis-sentinel://h:26379?{service}"),
+            format!("rediss-sentinel://u:p@h:1/2?{service}&node=g:1&node=f:2&sentinelUsername=s&sentinelPassword=t"),
+        ] {
+            assert!(check(&url).is_ok(), "{url}");
+        }
+        for url in ["", "h:1", "http://h:1", "redis:///", "redis+unix:/", "redis-sentinel://h:1"] {
+            assert!(check(url).is_err(), "{url}");
+        }
+        let wrong = check(&format!("redis-sentinel://u:s3cret@h:1?{service}&sentinelPasword=s3cret")).unwrap_err();
+        let text = wrong.to_string();
+        assert!(text.contains("sentinelServiceName=NAME") && !text.contains("s3cret"), "{text}");
     }
 }

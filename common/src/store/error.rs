@@ -5,13 +5,22 @@ use std::time::Duration;
 /// An answer that is none.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No answer: unreachable, cut, timed out, or the server says "not now". The script may or may not have run; all are safe to
-    /// send again.
+    /// No answer: unreachable, cut, timed out. The script may or may not have run; all are safe to send again.
     #[error("Redis does not answer ({op})")]
     Unavailable {
         /// What was asked.
         op: &'static str,
         /// Why.
+        #[source]
+        source: fred::error::Error,
+    },
+    /// The server says "not now": it is a replica, loads its data, runs somebody's script, cannot save. Nothing was done, for certain;
+    /// that is so of all tries of a request, or it is [`Error::Unavailable`].
+    #[error("Redis does not do {op} at present")]
+    NotNow {
+        /// What was asked.
+        op: &'static str,
+        /// What it said.
         #[source]
         source: fred::error::Error,
     },
@@ -84,26 +93,25 @@ impl Reason {
     }
 }
 
-/// Replies by which a server says "not now".
-const NOT_NOW: &[&str] = &[
-    "Failed to route command",
-    "Too many failed write attempts",
-    "READONLY",
-    "LOADING",
-    "BUSY",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "UNBLOCKED",
-    "TRYAGAIN",
-    "MISCONF",
-    "NOREPLICAS",
-    "ERR max number of clients",
-];
+/// Replies by which a server says "not now", before anything has run: a script declares itself in its first line, and no write of it
+/// comes before these are looked at.
+const NOT_NOW: &[&str] =
+    &["READONLY", "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "ERR max number of clients"];
+/// What may pass as well, and leaves open whether the request has run: the client tells the first to all that were on their way.
+const OPEN: &[&str] = &["CLUSTERDOWN", "UNBLOCKED", "Failed to route command", "Too many failed write attempts"];
+/// What a server says that is not the one to ask, or not any more. One that loads its data stays the one, and lets no new connection in.
+const NOT_HERE: &[&str] = &["READONLY", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED"];
+/// What is behind an error of Sentinel that does not pass by itself.
+const NOT_LET_IN: &[&str] = &["WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH"];
+
+fn begins(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.starts_with(word))
+}
 
 impl Error {
     /// Sorts an error of the client by what it means for the caller.
     pub(super) fn of(op: &'static str, source: fred::error::Error) -> Self {
-        use fred::error::ErrorKind::{Backpressure, Canceled, Cluster, IO, Protocol, Routing, Timeout};
+        use fred::error::ErrorKind::{Backpressure, Canceled, Cluster, IO, Protocol, Routing, Sentinel, Timeout};
         let text = source.details();
         if text.starts_with("OOM") || text.contains("-OOM ") {
             return Self::Full;
@@ -111,18 +119,38 @@ impl Error {
         if text.starts_with("STALE") {
             return Self::Stale;
         }
-        let not_now = NOT_NOW.iter().any(|prefix| text.starts_with(prefix));
-        if not_now || matches!(source.kind(), IO | Timeout | Canceled | Cluster | Routing | Backpressure | Protocol) {
-            Self::Unavailable { op, source }
-        } else {
-            Self::Refused { op, source }
+        if begins(text, NOT_NOW) {
+            return Self::NotNow { op, source };
+        }
+        let passes = match source.kind() {
+            IO | Timeout | Canceled | Cluster | Routing | Backpressure | Protocol => true,
+            Sentinel => !begins(text, NOT_LET_IN),
+            _ => begins(text, OPEN),
+        };
+        if passes { Self::Unavailable { op, source } } else { Self::Refused { op, source } }
+    }
+
+    /// Whether another server may have to be asked: the connection is to be made anew, which looks for it.
+    pub(super) fn is_not_here(&self) -> bool {
+        matches!(self, Self::Unavailable { source, .. } | Self::NotNow { source, .. } if begins(source.details(), NOT_HERE))
+    }
+
+    /// The same about more than one request, of which an earlier one was done: what became of the whole is not certain.
+    pub(super) fn in_part(self) -> Self {
+        match self {
+            Self::NotNow { op, source } => Self::Unavailable { op, source },
+            Self::Full => {
+                let source = fred::error::Error::new(fred::error::ErrorKind::Unknown, "OOM, after a part was taken in");
+                Self::Unavailable { op: "submit", source }
+            }
+            other => other,
         }
     }
 
     /// Whether the same request may do better a little later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(self, Self::Unavailable { .. } | Self::NotNow { .. })
     }
 
     /// Its kind, for metrics.
@@ -130,7 +158,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Full => Reason::Oom,
-            Self::Unavailable { source, .. } => match source.details() {
+            Self::Unavailable { source, .. } | Self::NotNow { source, .. } => match source.details() {
                 t if t.starts_with("READONLY") => Reason::Readonly,
                 t if t.starts_with("BUSY") || t.starts_with("LOADING") => Reason::Busy,
                 _ if matches!(source.kind(), fred::error::ErrorKind::Timeout) => Reason::Timeout,

@@ -21,6 +21,7 @@ mod line;
 mod operate;
 mod output;
 mod pause;
+mod reconnect;
 mod repair;
 mod reply;
 mod scan;
@@ -61,6 +62,7 @@ pub use submit::{Accepted, SUBMIT_TASKS_MAX};
 
 use crate::keys::Base;
 use crate::name::TaskId;
+use reconnect::Reconnect;
 use script::Scripts;
 
 /// The layout of keys that this build reads and writes.
@@ -74,6 +76,7 @@ pub struct Store {
     scripts: Arc<Scripts>,
     retry_for: Duration,
     reconnects: Arc<AtomicU64>,
+    reconnect: Arc<Reconnect>,
     options: RedisOptions,
     /// The version up to which envelopes are read.
     reads: u8,
@@ -121,6 +124,7 @@ impl Store {
             scripts: Arc::new(scripts),
             retry_for: Duration::from_millis(options.retry_for_ms),
             reconnects,
+            reconnect: Arc::default(),
             options: options.clone(),
             reads: crate::envelope::VERSION,
         };
@@ -183,19 +187,43 @@ impl Store {
         self.retrying(|| script(&self.scripts).run(&self.client, self.base.as_str(), args.clone())).await
     }
 
-    /// Asks until there is an answer, a refusal, or no more time.
+    /// Asks until there is an answer, a refusal, or no more time. That nothing was done is said only if it is so of every try.
     async fn retrying<T, F: Future<Output = Result<T, Error>>>(&self, ask: impl Fn() -> F) -> Result<T, Error> {
         let began = Instant::now();
-        let mut tries = 0;
+        let (mut tries, mut lost) = (0, None);
         loop {
-            match ask().await {
-                Err(e) if e.is_transient() && began.elapsed() < self.retry_for => {
-                    tracing::debug!(error = %e, tries, "asking again");
-                    tokio::time::sleep(error::pause(tries)).await;
-                    tries += 1;
-                }
-                answer => return answer,
+            let (answer, seen) = {
+                let request = self.reconnect.request().await;
+                (ask().await, *request)
+            };
+            let Err(error) = answer else { return answer };
+            let left = self.retry_for.saturating_sub(began.elapsed());
+            let again = error.is_transient() && !left.is_zero();
+            if error.is_not_here() {
+                self.look_again(seen, if again { left } else { Duration::ZERO }).await;
             }
+            if !again {
+                return Err(match error {
+                    Error::NotNow { .. } | Error::Full => lost.unwrap_or(error),
+                    error => error,
+                });
+            }
+            tracing::debug!(%error, tries, "asking again");
+            if matches!(error, Error::Unavailable { .. }) {
+                lost = Some(error);
+            }
+            tokio::time::sleep(error::pause(tries)).await;
+            tries += 1;
+        }
+    }
+
+    /// Makes the connection anew, and waits for that at most so long.
+    async fn look_again(&self, seen: u64, most: Duration) {
+        let (client, reconnect) = (self.client.clone(), Arc::clone(&self.reconnect));
+        let patience = Duration::from_millis(self.options.command_timeout_ms.max(1));
+        let anew = tokio::spawn(async move { reconnect.again(&client, seen, patience).await });
+        if !most.is_zero() {
+            let _ = tokio::time::timeout(most, anew).await;
         }
     }
 }

@@ -119,7 +119,8 @@ impl Store {
                 push_args(&mut args, &tasks[to], sealed);
                 to += 1;
             }
-            let value = self.call(|s| &s.submit, args).await?;
+            let called = self.call(|s| &s.submit, args).await;
+            let value = called.map_err(|e| if from == 0 { e } else { e.in_part() })?;
             answers.extend(read_replies(tasks[from..to].iter(), &mut Reply::array("submit", value)?)?);
             from = to;
         }

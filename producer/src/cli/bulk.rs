@@ -205,6 +205,8 @@ impl Report<'_> {
         if view.outcome == "unknown" {
             let first = summary.unknown_lines.map_or(line.number, |(first, _)| first);
             summary.unknown_lines = Some((first, line.number));
+        }
+        if view.outcome == "unknown" || matches!(answer, Some(Err(Error::NotNow { .. }))) {
             summary.unreachable = answer.and_then(Result::err).as_ref().and_then(std::error::Error::source).map(chain);
         }
         self.bar.set_position(line.end);
@@ -263,6 +265,7 @@ fn view(line: &Line, answer: Option<&Result<Receipt, Error>>) -> AnswerView {
             AnswerView { retry_after_ms, ..of("full", None, text) }
         }
         Error::ServerFull => of("full", None, text),
+        Error::NotNow { .. } => of("refused", None, Some(chain(error))),
         Error::Unknown { id, .. } | Error::Failed { id, .. } => of("unknown", Some(id), Some(chain(error))),
         _ => of("refused", None, text),
     };

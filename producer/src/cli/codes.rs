@@ -40,6 +40,7 @@ pub(crate) enum Code {
     RedisRefused = 304,
     StrangeAnswer = 305,
     Unsuitable = 306,
+    NotNow = 307,
     NothingKnown = 401,
     NotInState = 402,
     EndedBadly = 403,

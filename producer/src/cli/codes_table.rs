@@ -123,7 +123,8 @@ pub(crate) const ALL: &[Entry] = &[
         Code::RedisSettings,
         "The address of Redis is not one",
         "`--redis`, `TIDEMILL__REDIS__URL` or `redis.url` cannot be read.",
-        "Write `redis://user:password@host:port/database`, `rediss://…` for TLS, or `redis+unix:///path/to/socket`.",
+        "Write `redis://user:password@host:port/database`, `rediss://…` for TLS, `redis+unix:///path/to/socket`, or, of sentinels, \
+         `redis-sentinel://user:password@host:port?sentinelServiceName=NAME&node=host:port`.",
     ),
     entry(
         Code::TooMany,
@@ -165,8 +166,7 @@ pub(crate) const ALL: &[Entry] = &[
     entry(
         Code::NoAnswer,
         "Redis does not answer",
-        "The connection broke, or the answer did not come in time: it is busy, loads its data, or is a replica. What was asked may \
-         have been done.",
+        "The connection broke, or the answer did not come in time. What was asked may have been done.",
         "Ask again: every command is safe to send twice. `producer doctor` tells more.",
     ),
     entry(
@@ -186,6 +186,15 @@ pub(crate) const ALL: &[Entry] = &[
         "Tidemill does not run on this server",
         "It is older than Redis 7.0 or Valkey 7.2, evicts keys when its memory is full, or holds data of another layout.",
         "The message says which. Set `maxmemory-policy` to `noeviction`; run the build that wrote the data, or migrate.",
+    ),
+    entry(
+        Code::NotNow,
+        "Redis does nothing at present",
+        "It says so itself, to every try: it is a replica (`READONLY`), loads its data (`LOADING`), runs somebody's script (`BUSY`), \
+         cannot save (`MISCONF`), has too few replicas (`NOREPLICAS`) or lost its primary (`MASTERDOWN`). What was asked was not \
+         done, for certain.",
+        "Ask again a little later. If it stays so, its own words in the message say what it lacks; a replica that stays one is the \
+         wrong address: with Sentinel, give the sentinels' (`redis-sentinel://…`).",
     ),
     entry(
         Code::NothingKnown,

@@ -39,7 +39,7 @@ pub(crate) const HELP: &str = "Exit codes:
   4    the wait timed out; the task goes on
   5    refused: queue full, key conflict, or a duplicate with --fail-on-duplicate
   6    of many tasks, only a part was accepted, or done
-  7    Redis cannot be reached, or does not answer
+  7    Redis cannot be reached, does not answer, or does nothing at present
   130  interrupted
 Each failure has a code as well, such as TM-0102: producer explain TM-0102";
 
@@ -107,7 +107,7 @@ pub(crate) fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid(_) | Error::Book(_) | Error::Schedule(_) => Exit::Usage,
         Error::TooManySchedules { .. } => Exit::Refused,
-        Error::Connect { .. } | Error::Unknown { .. } => Exit::Unreachable,
+        Error::Connect { .. } | Error::Unknown { .. } | Error::NotNow { .. } => Exit::Unreachable,
         Error::Store(store::Error::Settings(_)) => Exit::Usage,
         Error::Store(e) if e.is_transient() => Exit::Unreachable,
         e if e.is_refusal() => Exit::Refused,
@@ -125,6 +125,7 @@ pub(crate) fn code_of(error: &Error) -> Code {
         Error::Conflict { .. } => Code::KeyConflict,
         Error::NeverFits { .. } => Code::NeverFits,
         Error::Unknown { .. } => Code::Unknown,
+        Error::NotNow { .. } | Error::Connect { source: Some(store::Error::NotNow { .. }), .. } => Code::NotNow,
         Error::Book(_) => Code::BookMistakes,
         Error::Schedule(_) => Code::ScheduleMistakes,
         Error::TooManySchedules { .. } => Code::TooManyKept,
@@ -140,6 +141,7 @@ pub(crate) fn code_of(error: &Error) -> Code {
 fn code_of_store(error: &store::Error) -> Code {
     match error {
         store::Error::Unavailable { .. } => Code::NoAnswer,
+        store::Error::NotNow { .. } => Code::NotNow,
         store::Error::Full => Code::MemoryFull,
         store::Error::Envelope(_) => Code::NoTask,
         store::Error::Settings(_) => Code::RedisSettings,
@@ -181,6 +183,9 @@ fn unreachable_text(url: &str, source: Option<&store::Error>) -> String {
             "Redis at {url} does not let us in: {why}\n  \
              check the user and password in the URL (redis://user:password@host:port); a file can hold it: TIDEMILL__REDIS__URL_FILE"
         );
+    }
+    if matches!(source, Some(store::Error::NotNow { .. })) {
+        return format!("Redis at {url} does nothing at present: {why}\n  ask again a little later");
     }
     format!(
         "Redis cannot be reached at {url}: {why}\n  \

@@ -19,6 +19,9 @@ use tidemill_tests::watch::Watch;
 
 use super::PATIENCE;
 
+mod certain;
+mod sentinel;
+
 /// The producer's exit code for a server that does not do as asked.
 const NO_ANSWER: i32 = 7;
 
@@ -50,7 +53,7 @@ async fn the_primary_is_a_replica_for_a_while() {
     let refused = Program::run("producer", &["submit", "ledger", "1"], &env).await;
     assert_eq!(refused.code, Some(NO_ANSWER), "{refused:?}");
     assert!(refused.err.contains("READONLY"), "{}", refused.err);
-    assert!(refused.err.contains("TM-0107") && refused.err.contains("safe"), "with what to do: {}", refused.err);
+    assert!(refused.err.contains("TM-0307") && refused.err.contains("safe"), "for certain: {}", refused.err);
     let refused = store.submit(&lab.tasks(1, Payload::sleep(1)), 0).await.expect_err("nothing is taken in");
     assert!(refused.is_transient() && refused.reason() == Reason::Readonly, "{refused:?}");
     watched.until_ready(&lab, false).await;
@@ -165,7 +168,8 @@ async fn asleep(lab: &Lab, n: u64) {
 
 /// Whether the lab's server, a replica, has acknowledged all that its primary has written.
 fn in_step(lab: &Lab, primary: &Server) -> Result<(), String> {
-    let linked = lab.raw(&["INFO", "replication"]);
+    // A sentinel that promotes it cuts its connections.
+    let linked = lab.server().command(&["INFO", "replication"]).map_err(|e| e.to_string())?;
     let linked = linked.as_str().is_some_and(|text| text.contains("master_link_status:up"));
     let mut connection = primary.connect().map_err(|e| e.to_string())?;
     // A write of its own: WAIT is about those of its connection.

@@ -43,6 +43,8 @@ async fn while_it_loads() {
         (lab.start(crowd.workers[0].setup().clone()), Watched::begin(&lab, &lab.server().url()).await);
     let watch = Watch::on(&late);
     assert!(!watched.ready() && !crowd.watched.ready(), "not while it loads");
+    let refused = at_once(&lab).await.expect_err("nothing is taken in meanwhile");
+    assert!(matches!(refused, Error::NotNow { .. }), "not done, for certain: {refused:?}");
     refuses(&lab, "LOADING").await;
     lab.until("it has loaded", PATIENCE, async || loaded.try_recv().map_err(|e| e.to_string())).await;
     watched.until_ready(&lab, true).await;
@@ -66,6 +68,7 @@ async fn while_a_script_runs_without_end() {
     crowd.sits_it_out(&lab).await;
     let refused = at_once(&lab).await.expect_err("nothing is taken in meanwhile");
     assert!(refused.is_transient(), "said to be worth another try: {refused:?}");
+    assert!(matches!(refused, Error::NotNow { .. }), "and not done, for certain: {refused:?}");
     assert_eq!(lab.raw(&["SCRIPT", "KILL"]), Reply::Simple("OK".into()));
     lab.until("it was killed", PATIENCE, async || ended.try_recv().map_err(|e| e.to_string())).await;
     crowd.goes_on(lab).await;
@@ -87,6 +90,7 @@ async fn while_it_cannot_save() {
     crowd.sits_it_out(&lab).await;
     let refused = at_once(&lab).await.expect_err("nothing is taken in meanwhile");
     assert!(refused.is_transient(), "said to be worth another try: {refused:?}");
+    assert!(matches!(refused, Error::NotNow { .. }), "and not done, for certain: {refused:?}");
     assert_eq!(lab.raw(&["CONFIG", "SET", "dir", &before]).as_error(), None);
     lab.raw(&["BGSAVE"]);
     lab.until("it writes again", PATIENCE, async || match lab.raw(&["SET", "probe", "1"]).as_error() {

@@ -27,8 +27,6 @@ pub(crate) const OFF: &str = "off";
 /// The dev command's data, below the directory of fetched tools, and the file there that holds its server's URL.
 pub(crate) const DEV_DIR: &str = "dev";
 pub(crate) const DEV_URL: &str = "redis.url";
-/// What a URL may begin with: `redis`, `rediss`, `redis-cluster`, …
-const SCHEMES: [&str; 2] = ["redis", "valkey"];
 
 /// All of it.
 #[derive(Debug, Deserialize)]
@@ -121,11 +119,9 @@ impl Config {
     /// What does not fit together.
     fn check(&self) -> Vec<String> {
         let mut wrong: Vec<String> = self.options().check().into_iter().map(|what| format!("worker.{what}")).collect();
-        let parts = self.redis.url.split_once("://");
-        if !parts.is_some_and(|(scheme, rest)| !rest.is_empty() && SCHEMES.iter().any(|s| scheme.starts_with(s))) {
-            let shown = self.redis.shown_url();
-            let forms = "redis://host:port, rediss://…, redis-cluster://…, redis-sentinel://…, redis+unix:///path";
-            wrong.push(format!("redis.url: {shown} is no URL of a server; forms: {forms}"));
+        if let Err(error) = self.redis.check() {
+            let text = error.to_string();
+            wrong.push(format!("redis.url: {}", text.strip_prefix("redis settings: ").unwrap_or(&text)));
         }
         if let Err(what) = self.admin() {
             wrong.push(what);

@@ -107,7 +107,7 @@ fn what_does_not_fit_together_is_told_at_once() {
     .unwrap_err();
     let all = wrong.join("\n");
     for part in [
-        "redis.url: http://db is no URL of a server",
+        "redis.url: http://db is no URL of a server; forms: redis://host:port, ",
         "worker.renew is 2.5s; it must be at least 50 ms and at most a third of the lease (2s)",
         "worker.agents: there is no agent `ecko`; did you mean `echo`?",
         "worker.agents: no agent is left to run",
