@@ -3,11 +3,13 @@
 //! It listens to the process's own control list first, then, if asked, to the doorbell: a worker without room must not take a ring
 //! that it cannot use. A read that outlives its time by the grace means a dead connection: it is made anew.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fred::error::ErrorKind;
 use fred::interfaces::{ClientLike, ListInterface};
 use fred::prelude::{Client, Options, Value};
+use tokio::sync::watch;
 
 use super::connect::{self, RedisOptions};
 use super::{Error, Store};
@@ -36,6 +38,9 @@ pub struct Bell {
     client: Client,
     base: Base,
     options: RedisOptions,
+    /// How often the store's connection was made anew, and how often that was when this one last was.
+    moved: watch::Receiver<u64>,
+    seen: AtomicU64,
 }
 
 impl std::fmt::Debug for Bell {
@@ -50,8 +55,10 @@ impl Store {
     /// # Errors
     /// When Redis cannot be reached.
     pub async fn bell(&self) -> Result<Bell, Error> {
+        let moved = self.reconnect.subscribe();
+        let seen = AtomicU64::new(*moved.borrow());
         let (client, _) = connect::connect(&self.options).await?;
-        Ok(Bell { client, base: self.base.clone(), options: self.options.clone() })
+        Ok(Bell { client, base: self.base.clone(), options: self.options.clone(), moved, seen })
     }
 
     /// Ends a read on `who`'s control list: its reader hears a ring, and may listen anew, to something else.
@@ -77,21 +84,33 @@ impl Bell {
         }
         let options = Options { timeout: Some(most + GRACE), max_attempts: Some(1), ..Options::default() };
         let began = Instant::now();
-        let heard: Result<Option<(String, String)>, _> =
-            self.client.with_options(&options).blpop(keys, most.as_secs_f64()).await;
+        let (client, seen) = (self.client.with_options(&options), self.seen.load(Ordering::Relaxed));
+        let mut moved = self.moved.clone();
+        let heard: Result<Option<(String, String)>, _> = tokio::select! {
+            heard = client.blpop(keys, most.as_secs_f64()) => heard,
+            // Somebody was told that the server is not the one to ask. Notes and rings of the right one wait in their lists.
+            Ok(now) = async { moved.wait_for(|made| *made != seen).await.map(|now| *now) } => {
+                self.seen.store(now, Ordering::Relaxed);
+                self.again().await;
+                return Ok(Heard::Nothing);
+            }
+        };
         match heard {
             Ok(None) => Ok(Heard::Nothing),
             // The client turns the server's "nothing in that time" into an error of the same kind as its own "no answer in time".
             Err(e) if *e.kind() == ErrorKind::Timeout && began.elapsed() < most + GRACE / 2 => Ok(Heard::Nothing),
             Ok(Some((_, note))) => Ok(read_note(&note)),
             Err(e) => {
-                // Not awaited to its end: while the server is away this would wait for it.
-                let again = self.client.force_reconnection();
-                let _ =
-                    tokio::time::timeout(Duration::from_millis(self.options.command_timeout_ms.max(1)), again).await;
+                self.again().await;
                 Err(Error::of("listen", e))
             }
         }
+    }
+
+    /// Makes the connection anew. Not awaited to its end: while the server is away this would wait for it.
+    async fn again(&self) {
+        let most = Duration::from_millis(self.options.command_timeout_ms.max(1));
+        let _ = tokio::time::timeout(most, self.client.force_reconnection()).await;
     }
 
     /// Closes the connection.

@@ -8,24 +8,35 @@ use std::time::Duration;
 
 use fred::interfaces::ClientLike as _;
 use fred::prelude::Client;
-use tokio::sync::{RwLock, RwLockReadGuard};
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
-/// How often the connection was made anew; read while a request is on its way.
+/// How often the connection was made anew.
 #[derive(Debug, Default)]
-pub(super) struct Reconnect(RwLock<u64>);
+pub(super) struct Reconnect {
+    /// Read while a request is on its way.
+    made: RwLock<u64>,
+    /// The same, for blocking reads: the server of one that sleeps may not tell it that it is the wrong one.
+    told: watch::Sender<u64>,
+}
 
 impl Reconnect {
     /// Held while one request is on its way: tells which connection it is on.
     pub(super) async fn request(&self) -> RwLockReadGuard<'_, u64> {
-        self.0.read().await
+        self.made.read().await
+    }
+
+    /// Changes whenever the connection is made anew.
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
     }
 
     /// Makes the connection anew, unless that was done since the one that was seen; gives up after `most`, and the client goes on.
     pub(super) async fn again(&self, client: &Client, seen: u64, most: Duration) {
         let anew = async {
-            let mut made = self.0.write().await;
+            let mut made = self.made.write().await;
             if *made == seen {
                 *made += 1;
+                self.told.send_replace(*made);
                 let _ = client.force_reconnection().await;
             }
         };
