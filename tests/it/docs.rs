@@ -272,6 +272,12 @@ async fn the_first_steps_can_be_taken() {
         blocks += 1;
     }
     assert!(blocks >= 6, "{blocks} blocks were run");
+    // One that still naps when the grace is over is handed back, and the worker says so by its exit code.
+    let by = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !run("test -z \"$(producer list --state running --output ndjson)\"").status.success() {
+        assert!(std::time::Instant::now() < by, "something runs on: {}", dev.log());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
     dev.signal(nix::sys::signal::Signal::SIGINT);
     assert_eq!(dev.exit(std::time::Duration::from_secs(30)).await.code(), Some(0));
 }

@@ -64,6 +64,15 @@ impl Timed {
         Self { server, store, worker, agents, now_us: BEGAN_MS * 1_000, claims: 0, settles: 0, revision: 0 }
     }
 
+    /// The same shard by another connection.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub async fn another_store(&self) -> Store {
+        let options = RedisOptions { url: self.server.url(), ..RedisOptions::default() };
+        Store::connect_edited(&options, &[]).await.expect("it connects")
+    }
+
     /// ms since the beginning.
     pub fn at_ms(&self) -> u64 {
         self.now_us / 1_000 - BEGAN_MS
