@@ -35,7 +35,7 @@ enum Phase {
     All,
     /// Many tasks wait, then one worker starts: tasks a second from the first start to the last.
     Drain,
-    /// A drain with a slot and two rates on every task, over a thousand tenants, against one without.
+    /// A drain with a slot, a rate and a budget on every task, over a thousand tenants, against one without.
     Gated,
     /// An idle worker, then a producer submits: tasks a second from the first submit to the last start.
     Both,

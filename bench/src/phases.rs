@@ -53,9 +53,8 @@ pub(crate) async fn drain(runs: &Runs) -> Result<()> {
     Ok(())
 }
 
-/// The rules of the gated case: a slot, a minute's rate and a day's rate on every task, none of them ever used up.
-const RULES: &str =
-    "revision = 1\n[[limit]]\nper = [\"tenant\"]\nslots = 1000000\nrate = { minute = 1000000, day = 100000000 }\n";
+/// The rules of the gated case: a slot, a minute's rate and a budget of tokens on every task, none of them ever used up.
+const RULES: &str = "revision = 1\n[[limit]]\nper = [\"tenant\"]\nslots = 1000000\nrate = { minute = 1000000 }\ntokens = { day = 100000000000 }\n";
 const TENANTS: usize = 1_000;
 
 /// A drain with gates on every task, over a thousand tenants, against one without, in turn.
@@ -69,8 +68,8 @@ pub(crate) async fn gated(runs: &Runs) -> Result<()> {
                 let book = Book::parse(RULES).map_err(|e| anyhow::anyhow!(Mistake::listed(&e)))?;
                 client.apply_book(&book).await?;
             }
-            let mut answers =
-                client.submit_all((0..runs.tasks).map(|n| task().tenant(format!("tenant-{}", n % TENANTS))));
+            let of = |n: usize| task().tenant(format!("tenant-{}", n % TENANTS)).estimate_tokens(100);
+            let mut answers = client.submit_all((0..runs.tasks).map(of));
             while let Some(answer) = answers.next().await {
                 answer.result?;
             }
@@ -89,7 +88,7 @@ pub(crate) async fn gated(runs: &Runs) -> Result<()> {
     }
     let (plain, gated) = (median(plain), median(gated));
     println!(
-        "gated    {gated:>9.0} tasks/s with slots and two rates a task, {plain:.0} without: {:.0} %   Redis CPU {:.1} and {:.1} us/task",
+        "gated    {gated:>9.0} tasks/s with a slot, a rate and a budget a task, {plain:.0} without: {:.0} %   Redis CPU {:.1} and {:.1} us/task",
         100.0 * gated / plain,
         median(cpus.1),
         median(cpus.0)
