@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import unittest
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from tidemill import Dead, Retry, Task, Throttled, testing
 
@@ -26,10 +26,18 @@ class Testing(unittest.TestCase):
         self.assertEqual((run.outcome, run.result), ("done", {"words": 2, "attempt": 3}))
         self.assertEqual((run.error, run.after, run.progress), (None, None, ["counting"]))
         self.assertEqual((run.tokens, run.cost_usd), (7, 0.75))
-        for wrong in ({"tokens": -1}, {"tokens": 1.5}, {"tokens": True}, {"cost_usd": -1}, {"cost_usd": "x"}, {"cost_usd": None}):
-            self.assertEqual(testing.run(lambda task, used=wrong: task.spend(**used)).outcome, "retry")
         self.assertEqual((run.output, testing.run(lambda task: None).output), ("to\nbe", ""))
         self.assertEqual(run.follow_ups, [{"agent": "check", "delay_ms": 2_000, "payload": {"id": "t"}}])
+
+    def test_what_a_run_has_used_is_an_amount(self) -> None:
+        wrong: List[Dict[str, Any]] = [{"tokens": -1}, {"tokens": 1.5}, {"tokens": True}]
+        wrong += [{"cost_usd": -1}, {"cost_usd": "x"}, {"cost_usd": None}]
+        for used in wrong:
+
+            def spends(task: Task, used: Dict[str, Any] = used) -> None:
+                task.spend(**used)
+
+            self.assertEqual(testing.run(spends).outcome, "retry", used)
 
     def test_a_trace_is_handed_on(self) -> None:
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
