@@ -35,7 +35,9 @@ async fn scripts_forgotten_under_load() {
     settled(&lab, tasks.len()).await;
     for worker in lab.alive() {
         let log = worker.log();
-        let complaint = log.lines().find(|line| line.contains("WARN") || line.contains("ERROR"));
+        // That many are held back at limits is so by the load, and a detector says it.
+        let mut lines = log.lines().filter(|line| !line.contains(r#""detector":"limit_hits""#));
+        let complaint = lines.find(|line| line.contains("WARN") || line.contains("ERROR"));
         assert_eq!(complaint, None, "nobody sees an error");
     }
     // The data stays, the scripts do not.
