@@ -79,7 +79,7 @@ function refused(needs, h, id, own)
     if need.kind == 's' then
       if g.used + units > need.cap then return g end
     else
-      local wait = need.kind == 'r' and rate_refuses(g, need.rule, units) or need.kind ~= 'r' and budget_refuses(g, need.rule, units)
+      local wait = (need.kind == 'r' and rate_refuses or budget_refuses)(g, need.rule, units)
       if wait ~= 0 then return g, wait end
     end
   end

@@ -7,7 +7,8 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Rate, Window};
+use super::Window;
+use super::rate::{add_window, set_window};
 use crate::spend::{parse_usd, usd};
 
 /// The window that is a calendar day where the budget has a zone, ms.
@@ -108,9 +109,7 @@ impl Budget {
 
     /// Another limit for a window; none: it has no such window any more.
     pub fn set(&mut self, ms: u64, limit: Option<u64>) {
-        let mut rate = Rate { windows: std::mem::take(&mut self.windows), burst: None };
-        rate.set(ms, limit);
-        self.windows = rate.windows;
+        set_window(&mut self.windows, ms, limit);
     }
 }
 
@@ -176,17 +175,8 @@ impl<'de> Visitor<'de> for Windows {
             }
             let limit =
                 map.next_value::<Amount>()?.read(self.0).map_err(|e| A::Error::custom(format!("{key}: {e}")))?;
-            let Some(ms) = Rate::window_ms(&key) else {
-                return Err(A::Error::custom(format!(
-                    "{key:?} is no window; it is second, minute, hour, day, week, month, a duration such as \"5m\", or zone"
-                )));
-            };
-            if budget.windows.iter().any(|w| w.ms == ms) {
-                return Err(A::Error::custom(format!("the window {key:?} is there twice")));
-            }
-            budget.windows.push(Window { ms, limit });
+            add_window(&mut budget.windows, &key, limit, "zone").map_err(A::Error::custom)?;
         }
-        budget.windows.sort_unstable();
         Ok(budget)
     }
 }

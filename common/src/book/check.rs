@@ -161,8 +161,9 @@ fn check_budgets(limit: &Limit, wrong: &mut Vec<String>) {
         if budget.windows.is_empty() {
             wrong.push(format!("{name} has no window; write {name} = {{ day = 5 }}"));
         }
+        let said = |w: &Window| format!("{} per {}", unit.said(w.limit), w.name());
         for w in &budget.windows {
-            let said = format!("{} per {}", unit.said(w.limit), w.name());
+            let said = said(w);
             if w.limit == 0 || w.limit > UNITS_MAX {
                 wrong.push(format!(
                     "{name}: {said}: the limit must be more than nothing and at most {}; to stop an agent, pause it",
@@ -175,7 +176,6 @@ fn check_budgets(limit: &Limit, wrong: &mut Vec<String>) {
         }
         for pair in budget.windows.windows(2) {
             if pair[1].limit < pair[0].limit {
-                let said = |w: &Window| format!("{} per {}", unit.said(w.limit), w.name());
                 wrong.push(format!("{name}: {} can never be reached with {}", said(&pair[0]), said(&pair[1])));
             }
         }

@@ -50,9 +50,7 @@ impl Rate {
 
     /// Another limit for a window; none: it has no such window any more.
     pub fn set(&mut self, ms: u64, limit: Option<u64>) {
-        self.windows.retain(|w| w.ms != ms);
-        self.windows.extend(limit.map(|limit| Window { ms, limit }));
-        self.windows.sort_unstable();
+        set_window(&mut self.windows, ms, limit);
     }
 
     /// One window.
@@ -60,6 +58,28 @@ impl Rate {
     pub fn of(limit: u64, window_ms: u64) -> Self {
         Self { windows: vec![Window { ms: window_ms, limit }], burst: None }
     }
+}
+
+/// Another limit for one of these windows; none: it is not among them any more.
+pub(super) fn set_window(windows: &mut Vec<Window>, ms: u64, limit: Option<u64>) {
+    windows.retain(|w| w.ms != ms);
+    windows.extend(limit.map(|limit| Window { ms, limit }));
+    windows.sort_unstable();
+}
+
+/// One more window, as a book names it; what is wrong with it. `also`: what else may stand in its place.
+pub(super) fn add_window(windows: &mut Vec<Window>, name: &str, limit: u64, also: &str) -> Result<(), String> {
+    let ms = Rate::window_ms(name).ok_or_else(|| {
+        format!(
+            "{name:?} is no window; it is second, minute, hour, day, week, month, a duration such as \"5m\", or {also}"
+        )
+    })?;
+    if windows.iter().any(|w| w.ms == ms) {
+        return Err(format!("the window {name:?} is there twice"));
+    }
+    windows.push(Window { ms, limit });
+    windows.sort_unstable();
+    Ok(())
 }
 
 impl Window {
@@ -113,17 +133,8 @@ impl<'de> Visitor<'de> for Windows {
                 rate.burst = Some(limit);
                 continue;
             }
-            let Some(ms) = Rate::window_ms(&key) else {
-                return Err(A::Error::custom(format!(
-                    "{key:?} is no window; it is second, minute, hour, day, week, month, a duration such as \"5m\", or burst"
-                )));
-            };
-            if rate.windows.iter().any(|w| w.ms == ms) {
-                return Err(A::Error::custom(format!("the window {key:?} is there twice")));
-            }
-            rate.windows.push(Window { ms, limit });
+            add_window(&mut rate.windows, &key, limit, "burst").map_err(A::Error::custom)?;
         }
-        rate.windows.sort_unstable();
         Ok(rate)
     }
 }

@@ -28,6 +28,12 @@ per = ["tenant", "queue"]
 rate = { hour = 9 }
 "#;
 
+#[track_caller]
+fn says(wrong: &[Mistake], line: usize, part: &str) {
+    let found = wrong.iter().any(|m| m.line == line && m.what.contains(part));
+    assert!(found, "line {line}: {part} is not said in:{}", Mistake::lines(wrong));
+}
+
 fn gates(book: &Book, tenant: &str) -> Vec<String> {
     let subject = Subject { queue: "q", agent: "gpt4", tenant };
     book.needs(subject).into_iter().map(|need| need.gate).collect()
@@ -106,10 +112,7 @@ rate = { minute = 10, burst = 11 }
 "#;
     let wrong = Book::parse(text).unwrap_err();
     let said: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    let has = |line: usize, part: &str| {
-        let found = wrong.iter().any(|m| m.line == line && m.what.contains(part));
-        assert!(found, "line {line}: {part} is not said in {said:#?}");
-    };
+    let has = |line: usize, part: &str| says(&wrong, line, part);
     has(0, "revision must be at least 1");
     has(2, "surprise");
     has(3, "limits nothing");
@@ -161,11 +164,7 @@ match = { agent = "f" }
 tokens = { fortnight = 1 }
 "#;
     let wrong = Book::parse(text).unwrap_err();
-    let said: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    let has = |line: usize, part: &str| {
-        let found = wrong.iter().any(|m| m.line == line && m.what.contains(part));
-        assert!(found, "line {line}: {part} is not said in {said:#?}");
-    };
+    let has = |line: usize, part: &str| says(&wrong, line, part);
     has(2, "estimate_usd");
     has(5, "the agent a is there twice");
     has(8, "more than nothing");
